@@ -1,5 +1,6 @@
 """Pull from and push to Label Studio through label-studio-sdk.
 
+    address               addresses as they are pasted
     client, replies       requests, retries, errors; shapes of responses
     config                labeling configuration -> form; controls and regions: results <-> labels
     pull, compare         read everything once, then changes; find changes that were missed
@@ -24,10 +25,10 @@ import httpx
 from pydantic import Field
 
 from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push, replies
+from hitl.connectors.label_studio.address import read_address
 from hitl.connectors.label_studio.client import REQUEST_SECONDS, WITHIN_LEASE, Client
 from hitl.connectors.label_studio.config import Form, adapted, parse
 from hitl.errors import BadSettings, MissingToken, Refused
-from hitl.formatting import plain
 from hitl.platform import (
     AnnotatorRow,
     Check,
@@ -120,13 +121,12 @@ class LabelStudio(Connector):
         id, which new tasks get too; `overlap` is how many seconds the server's clock may go back; `timeout` is the
         maximum number of seconds for a whole request (default 240); `transport` replaces the network in tests.
         """
-        if not url.startswith(("http://", "https://")):
-            raise BadSettings(f"url {plain(url)!r}: expected the address of a Label Studio, http://... or https://...")
-        if "@" in urlsplit(url).netloc:  # it would end up in messages and the store, and override the token in requests
-            raise BadSettings(f"url {plain(url)!r}: it holds a name or a password; expected none, a token is enough")
+        server, pasted = read_address(url)
+        if pasted not in (None, project):
+            raise BadSettings(f"source.url is the address of project {pasted}, and source.project is {project}")
         if page_size < 1:
             raise BadSettings(f"page_size {page_size}: expected a number of tasks, 500 for instance")
-        self.client = Client(url, token, transport=transport, request_seconds=timeout)
+        self.client = Client(server, token, transport=transport, request_seconds=timeout)
         self.project = project
         self._controls = control, tuple(abstain)
         self._key = key

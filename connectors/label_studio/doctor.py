@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio import push, replies
-from hitl.connectors.label_studio.client import Client
+from hitl.connectors.label_studio.client import Client, Missing
 from hitl.connectors.label_studio.config import configuration, parse
 from hitl.connectors.label_studio.predictions import CONSENSUS, HIDE, ORDER, SAMPLING, SUGGESTS, Versions, is_ours
 from hitl.connectors.label_studio.pull import ID_PAGE, imported_truth, is_imported
-from hitl.errors import HitlError
-from hitl.formatting import listed
+from hitl.errors import HitlError, Refused
+from hitl.formatting import counted, listed
 from hitl.platform import Check, id_in
 
 CONNECTED = "CO"
 """State of a model backend that responds."""
+PROJECTS = 20
+"""Maximum number of projects to choose from."""
 NAMED = 5
 """Maximum number of people named in a message."""
 
@@ -55,6 +57,32 @@ def check(
         checks.append(Check("blindness", True, detail))
     checks.append(_gold(client, project, whoami["id"]))
     return checks if field is None else [*checks, _own_ids(client, project, field)]
+
+
+def projects_of(client: Client) -> list[tuple[int, str]]:
+    """Return number and title of the first projects that the token's user sees, latest first."""
+    listed = client.get("/api/projects/", replies.PROJECTS, include="id,title", page_size=PROJECTS)
+    return [(row["id"], str(row["title"] or "")) for row in listed["results"]]
+
+
+def describe(client: Client, project: int, control: str | None) -> tuple[str, list[str]]:
+    """Return a project's title, and lines about its tasks and questions.
+
+    Raises Unreachable, and Refused for a wrong token, for a project that does not exist (it names those that do), or
+    for one without a supported control.
+    """
+    client.get("/api/version/", replies.VERSION)
+    user = client.get("/api/current-user/whoami", replies.WITH_ID).get("email")
+    try:
+        settings = client.project(project)
+    except Missing as error:
+        there = listed([f"{number} ({title})" for number, title in projects_of(client)]) or "none"
+        raise Refused(f"{client.url}: no project {project} that {user} may see; expected one of {there}") from error
+    form, (whole, refused) = parse(settings["label_config"], control), configuration(settings["label_config"])
+    lines = [f"project {project}, {settings.get('title')!r}: {counted(settings.get('task_number') or 0, 'task')}"]
+    lines += [f"asks {each.name!r}: {listed(each.choices)}" for each in form.controls]
+    left = [each.name for each in whole.controls if each not in form.controls]
+    return str(settings.get("title") or ""), lines + [f"not read: {why}" for why in [*left, *refused.values()]]
 
 
 def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:

@@ -138,6 +138,7 @@ _users: Any = Annotated[_rows(**_user), Field(min_length=1), BeforeValidator(_un
 USERS = Shape(_users)
 """At least one user, because the token belongs to one."""
 PROJECT = Shape(record(label_config=str))
+PROJECTS = Shape(record(results=_rows(id=Whole, title=str | None)))
 SKIPS = Shape(record(skipped_annotations_number=Whole))
 LISTED = Shape(record(total=Whole, total_annotations=Whole, tasks=_rows(id=Whole, updated_at=Time)))
 MODELS = Shape(record(static=_rows(model_version=str | None, count=Whole, latest=str)))

@@ -13,6 +13,7 @@ from hitl.cli import (
     access,
     combine,
     embed,
+    init,
     predict,
     profiles,
     project,
@@ -95,7 +96,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
     "Files": [combine.combine, shard.shard, predict.predict, embed.embed, replay.replay],
     "Annotators and models": [profiles.annotators, profiles.models],
     "Project": [
-        project_files.init,
+        init.init,
         project.doctor,
         project.audit,
         project.run,

@@ -1,17 +1,15 @@
-"""Define the commands of a project that read or write files: hitl.toml, new items, ground truth, labels, a report."""
+"""Define the commands of a project that read or write files: new items, ground truth, labels, a report."""
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hitl.cli import show
-from hitl.cli.evidence import Given, annotator_table, files_for, names, require_unread, write_tables
+from hitl.cli.evidence import Given, annotator_table, files_for, require_unread, write_tables
 from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, OneQuestion, SavedConsensus, grouped, opt
 from hitl.cli.project import show_operations, show_receipts
 from hitl.errors import BadSettings
@@ -19,58 +17,6 @@ from hitl.project import opened
 
 if TYPE_CHECKING:
     from hitl.platform import Operation
-
-
-def init(
-    name: Annotated[str | None, opt("Name of the project in the store.")] = None,
-    label_studio: Annotated[str | None, opt("Address of Label Studio.")] = None,
-    project_id: Annotated[int | None, opt("Label Studio project id.", "--project")] = None,
-    control: Annotated[str | None, opt("Control of the labeling config, if there are several.")] = None,
-    tables: Annotated[Path | None, opt("A folder or file of tables instead of a platform.")] = None,
-    store: Annotated[str, opt("Database: sqlite:///file or postgresql://...")] = "sqlite:///.hitl/hitl.db",
-    annotators: Annotated[str | None, opt("Comma-separated annotators to ask by name.")] = None,
-    config: Config = HERE,
-) -> None:
-    """Write hitl.toml; asks for what the flags leave open."""
-    from hitl.settings import new_settings
-
-    if label_studio and tables:
-        raise BadSettings("init: --label-studio and --tables exclude each other; a project has one source")
-    source = _tables(tables, config) if tables else _label_studio(label_studio, project_id, control)
-    name = name or (tables.resolve().stem if tables else f"label-studio-{source['project']}")
-    new_settings.write(config, name, source, store, list(names(annotators) or ()))
-    show.line(f"wrote {config}")
-    if tables:
-        show.line("next: `hitl doctor`, then `hitl run`")
-    else:
-        from hitl.connectors.label_studio import TOKEN
-
-        show.line(f"next: export {TOKEN}=<your access token>, then `hitl doctor` and `hitl run`")
-
-
-def _tables(path: Path, config: Path) -> dict[str, Any]:
-    """Return the keys of [source]. The path is relative to the folder of hitl.toml, unless an absolute one is given."""
-    if not path.exists():
-        raise BadSettings(f"init: --tables {path}: no such file or folder")
-    if path.is_absolute():
-        return {"kind": "tables", "path": str(path)}
-    try:
-        named = Path(os.path.relpath(path.resolve(), config.resolve().parent))
-    except ValueError:  # on another drive
-        named = path.resolve()
-    return {"kind": "tables", "path": named.as_posix()}
-
-
-def _label_studio(url: str | None, project: int | None, control: str | None) -> dict[str, Any]:
-    def ask(question: str, flag: str, default: str | None) -> str:
-        if not sys.stdin.isatty():
-            raise BadSettings(f"init: {flag} is missing (and there is no terminal to ask at)")
-        answer: str = typer.prompt(question, default=default)
-        return answer
-
-    url = url or ask("Address of Label Studio", "--label-studio", "http://localhost:8080")
-    number = project if project is not None else int(ask("Label Studio project id", "--project", None))
-    return {"kind": "label-studio", "url": url, "project": number, **({"control": control} if control else {})}
 
 
 def add(

@@ -178,15 +178,6 @@ def test_a_report_needs_a_folder_and_says_so_before_the_work(run: Run, project: 
     assert "the folder nowhere does not exist" in err
 
 
-def test_init_refuses_to_overwrite_and_to_guess(run: Run, project: Path) -> None:
-    assert run("init", "--tables", ".")[0] == 78
-    code, _, err = run("init", "--config", "other.toml")
-    assert (code, "--label-studio is missing" in err) == (78, True)
-    assert run("init", "--config", "b.toml", "--tables", "nowhere")[0] == 78
-    assert run("init", "--config", "c.toml", "--tables", ".", "--label-studio", "http://localhost")[0] == 78
-    assert not any(Path(name).exists() for name in ("other.toml", "b.toml", "c.toml"))
-
-
 def test_doctor_fails_with_what_to_do(run: Run, tables: Path) -> None:
     code, out, _ = run("doctor")
     assert code == 78

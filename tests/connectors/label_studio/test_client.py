@@ -101,8 +101,8 @@ def test_nobody_listens() -> None:
 def test_the_command_line_says_that_it_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each wait is a line, once for all threads; at the end stands what to do."""
     monkeypatch.setattr(client_module, "WAITS", (0.6, 0.6))
+    assert run("init", "--label-studio", "http://127.0.0.1:9", "--project", "1")[0] == 0  # without a token
     monkeypatch.setenv("HITL_LABEL_STUDIO_TOKEN", TOKEN)
-    assert run("init", "--label-studio", "http://127.0.0.1:9", "--project", "1")[0] == 0
     code, _, err = run("run")
     waits, end = err.splitlines()[:-1], err.splitlines()[-1]
     assert code == 69
@@ -225,7 +225,7 @@ def test_a_process_that_wakes_after_its_lease_sends_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"url": "localhost:8080"}, {"token": ""}, {"page_size": 0}], ids=["url", "token", "page size"]
+    "settings", [{"url": "ftp://localhost"}, {"token": ""}, {"page_size": 0}], ids=["url", "token", "page size"]
 )
 def test_bad_settings(settings: dict[str, Any]) -> None:
     with pytest.raises(BadSettings):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hitl.connectors.label_studio import LabelStudio
 from tests.command_line import COMMAND, forked
 from tests.connectors.label_studio.conftest import Project
 from tests.connectors.label_studio.projects import labeled_project
@@ -53,8 +56,17 @@ def test_what_goes_wrong_has_its_exit_code_and_says_what_to_do(
     code: int,
     message: str,
 ) -> None:
-    made = hitl("init", "--label-studio", url or project.server.url, "--project", str(number))
-    assert made.returncode == 0
+    arguments = ("init", "--label-studio", url or project.server.url, "--project", str(number))
+    refused = hitl(*arguments, token=token or project.server.token)
+    assert refused.returncode == code, refused.stderr
+    assert message in refused.stderr
+    assert not (tmp_path / "hitl.toml").exists()
+    if code != 78:
+        assert hitl(*arguments, token="").returncode == 0
+    else:
+        (tmp_path / "hitl.toml").write_text(
+            f'name = "x"\n[source]\nkind = "label-studio"\nurl = "{url}"\nproject = {number}\n'
+        )
     for command in (["run"], ["doctor"], ["pull"]):
         done = hitl(*command, token=token or project.server.token)
         said = done.stdout + done.stderr
@@ -62,6 +74,42 @@ def test_what_goes_wrong_has_its_exit_code_and_says_what_to_do(
         assert message in said
         assert "Traceback" not in said
         assert (token or project.server.token) not in said
+
+
+def test_init_looks_at_the_project_of_a_pasted_address(
+    make_project: Callable[..., Project], hitl: Hitl, tmp_path: Path
+) -> None:
+    project, tasks = labeled_project(make_project)
+    title = str(project.settings()["title"])
+    made = hitl("init", f" <{project.server.url}/projects/{project.number}/data?tab=7&task={tasks[0]}#x>\n")
+    assert (made.returncode, made.stderr) == (0, "")
+    said = made.stdout.splitlines()
+    assert said[0] == f"project {project.number}, {title!r}: {len(tasks)} tasks"
+    assert said[1] == "asks 'sentiment': good, bad, Unsure"
+    assert said[-1] == "next: `hitl doctor`, then `hitl run`"
+    text = (tmp_path / "hitl.toml").read_text()
+    settings = tomllib.loads(text)
+    assert settings["source"] == {"kind": "label-studio", "url": project.server.url, "project": project.number}
+    assert settings["name"] == re.sub("[^a-z0-9.]+", "-", title.lower()).strip("-")
+    assert f"# {said[1]}" in text
+    assert project.server.token not in text
+    assert hitl("run").returncode == 0
+    assert hitl("init", f"{project.server.url}/projects/{project.number}").returncode == 78  # never overwrites
+
+
+def test_init_says_which_projects_there_are(project: Project, hitl: Hitl, tmp_path: Path) -> None:
+    title = str(project.settings()["title"])
+    for address in (f"{project.server.url}/projects/", f"{project.server.url}/projects/999999/data"):
+        done = hitl("init", address)
+        assert done.returncode in (77, 78)
+        assert title in done.stderr
+        assert str(project.number) in done.stderr
+    done = hitl("init", f"{project.server.url}/projects/{project.number}", "--control", "mood")
+    assert (done.returncode, "expected one of 'sentiment'" in done.stderr) == (78, True)
+    empty = LabelStudio.create_project(project.server.url, project.server.token, "no questions yet", "<View></View>")
+    done = hitl("init", f"{project.server.url}/projects/{empty}")
+    assert (done.returncode, "has no control" in done.stderr) == (77, True)
+    assert not (tmp_path / "hitl.toml").exists()
 
 
 def test_a_plan_from_the_store_needs_no_token(make_project: Callable[..., Project], hitl: Hitl) -> None:

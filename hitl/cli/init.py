@@ -1,0 +1,157 @@
+"""Define `hitl init`, which looks at a Label Studio project or at tables, and writes a hitl.toml that fits them."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hitl.cli import show
+from hitl.cli.evidence import names
+from hitl.cli.options import HERE, Config, opt, refuse
+from hitl.errors import BadSettings
+
+COLUMNS: Mapping[str, frozenset[str]] = {
+    "item": frozenset({"item", "itemid", "task", "taskid", "question", "example", "document", "unit", "id"}),
+    "annotator": frozenset({"annotator", "annotatorid", "worker", "workerid", "user", "userid", "rater", "labeler"}),
+    "label": frozenset({"label", "answer", "response", "annotation", "class", "category", "judgment"}),
+}
+"""Key of [source] -> names that its column often has, without case and punctuation."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Source of a new project: its keys of [source], a name, what was read there, and what to do before the run."""
+
+    source: Mapping[str, Any]
+    name: str
+    lines: Sequence[str]
+    first: str = ""
+
+
+def init(
+    where: Annotated[
+        str | None,
+        typer.Argument(help="Address of a Label Studio project as in the browser, or a folder or file of tables."),
+    ] = None,
+    name: Annotated[str | None, opt("Name of the project in the store.")] = None,
+    label_studio: Annotated[str | None, opt("Address of Label Studio.")] = None,
+    project_id: Annotated[int | None, opt("Label Studio project id.", "--project", min=1)] = None,
+    control: Annotated[str | None, opt("Control of the labeling config, if there are several.")] = None,
+    tables: Annotated[Path | None, opt("A folder or file of tables instead of a platform.")] = None,
+    item: Annotated[str | None, opt("Tables: column of the item.")] = None,
+    annotator: Annotated[str | None, opt("Tables: column of the annotator.")] = None,
+    label: Annotated[str | None, opt("Tables: column of the label.")] = None,
+    store: Annotated[str, opt("Database: sqlite:///file or postgresql://...")] = "sqlite:///.hitl/hitl.db",
+    annotators: Annotated[str | None, opt("Comma-separated annotators to ask by name.")] = None,
+    config: Config = HERE,
+) -> None:
+    """Look at a Label Studio project or at tables, and write hitl.toml; asks for what is missing."""
+    from hitl.settings import new_settings
+
+    new_settings.require_new(config)
+    if sum(given is not None for given in (where, label_studio, tables)) > 1:
+        raise BadSettings("init: expected one source: an address or a path, --label-studio, or --tables")
+    if where is None and label_studio is None and tables is None:
+        where = _ask("Address of the Label Studio project, or path of the tables", "--label-studio or --tables")
+    if where is not None:
+        label_studio, tables = (None, Path(where)) if Path(where).exists() else (_address(where), None)
+    columns = {"item": item, "annotator": annotator, "label": label}
+    if tables is not None:
+        others = {"project": project_id, "control": control}
+        refuse([key for key, value in others.items() if value is not None], "init: {} is for Label Studio, not tables")
+        found = _tables(tables, config, columns)
+    else:
+        assert label_studio is not None
+        refuse([key for key, value in columns.items() if value is not None], "init: {} is for tables")
+        found = _label_studio(label_studio, project_id, control)
+    crew = list(names(annotators) or ())
+    new_settings.write(config, name or found.name, dict(found.source), store, crew, found.lines)
+    for line in found.lines:
+        show.line(line)
+    show.line(f"wrote {config}")
+    chosen = "" if config == HERE else f" --config {config}"
+    show.line(f"next: {found.first}`hitl doctor{chosen}`, then `hitl run{chosen}`")
+
+
+def _address(text: str) -> str:
+    """Return the text if it looks like an address, because anything else is rather a path with a slip."""
+    if not re.search(r"://|/projects(/|$)|^\W*localhost\b|:\d+(/|$)", text.strip()):
+        raise BadSettings(
+            f"init: {text!r} is no file or folder here, and no address; expected for instance "
+            "https://label-studio.example.com/projects/12"
+        )
+    return text
+
+
+def _ask(question: str, flag: str, kind: type[Any] = str) -> Any:
+    if not sys.stdin.isatty():
+        raise BadSettings(f"init: {flag} is missing (and there is no terminal to ask at)")
+    return typer.prompt(question, type=kind)
+
+
+def _tables(path: Path, config: Path, given: Mapping[str, str | None]) -> Found:
+    """Find the columns of the tables. The path is relative to the folder of hitl.toml, unless an absolute one is given.
+
+    Raises BadSettings if there are no tables, or if the column of items or labels is in doubt.
+    """
+    from hitl.connectors.table_files import TableFiles
+    from hitl.tables.read import column_names
+
+    if not path.exists():
+        raise BadSettings(f"init: {path}: no such file or folder")
+    files = TableFiles(path, (path if path.is_dir() else path.parent) / "hitl-output")
+    first = files.find("annotations") or files.all()[0]
+    has_labels = first == files.find("annotations")
+    there = column_names(first)
+    columns = {key: given[key] or _column(key, there) for key in (COLUMNS if has_labels else ("item",))}
+    for key, column in columns.items():
+        if (column is None and key != "annotator") or (given[key] and column not in there):
+            raise BadSettings(f"init: {first}: which column is the {key}? Name it with --{key}: {', '.join(there)}")
+    named = {key: column for key, column in columns.items() if column not in (None, key)}
+    try:
+        shown = path if path.is_absolute() else Path(os.path.relpath(path.resolve(), config.resolve().parent))
+    except ValueError:  # on another drive
+        shown = path.resolve()
+    read = ", ".join(f"{key} from {column!r}" for key, column in columns.items() if column is not None)
+    lines = [f"{first.name}: {read}"]
+    if has_labels and columns["annotator"] is None:
+        lines += ["no column of annotators: all labels count as of one pool (--annotator names one)"]
+    return Found({"kind": "tables", "path": shown.as_posix(), **named}, path.resolve().stem, lines)
+
+
+def _column(key: str, there: Sequence[str]) -> str | None:
+    """Return the column that is probably meant: the one named like the key, or the only one with a usual name."""
+    usual = [name for name in there if re.sub(r"[\W_]", "", name.casefold()) in COLUMNS[key]]
+    return key if key in there else usual[0] if len(usual) == 1 else None
+
+
+def _label_studio(address: str, number: int | None, control: str | None) -> Found:
+    """Look at the project, if there is a token. Raises BadSettings, and Refused and Unreachable as the client does."""
+    from hitl.connectors.label_studio import TOKEN, doctor
+    from hitl.connectors.label_studio.address import read_address
+    from hitl.connectors.label_studio.client import Client
+    from hitl.settings.environment import secret
+
+    url, pasted = read_address(address)
+    if None not in (pasted, number) and pasted != number:
+        raise BadSettings(f"init: the address is of project {pasted}, and --project says {number}")
+    token, number = secret(TOKEN), number or pasted
+    client = Client(url, token) if token else None
+    if number is None:
+        there = doctor.projects_of(client) if client else []
+        shown = f" ({', '.join(f'{key}: {title}' for key, title in there)})" if there else ""
+        number = int(_ask(f"Project{shown}", f"--project{shown}", int))
+    source = {"kind": "label-studio", "url": url, "project": number, **({"control": control} if control else {})}
+    fallback = f"label-studio-{number}"
+    if client is None:
+        lines = [f"{url}, project {number}: not looked at, because {TOKEN} is not set"]
+        return Found(source, fallback, lines, f"export {TOKEN}=<your access token>, then ")
+    title, lines = doctor.describe(client, number, control)
+    return Found(source, re.sub(r"[^\w.]+", "-", title.casefold()).strip("-._") or fallback, lines)
