@@ -43,8 +43,9 @@ def runs_of(n_items: int, serial_below: int = 10_000) -> npt.NDArray[np.int64]:
 
     Fewer than `serial_below` items are one run.
     """
-    threads = 1 if n_items < serial_below else int(get_num_threads())
-    return np.linspace(0, n_items, threads + 1).astype(np.int64)
+    if n_items < serial_below:
+        return np.array([0, n_items])
+    return np.linspace(0, n_items, int(get_num_threads()) + 1).astype(np.int64)
 
 
 def in_runs(loop: Callable[..., Any], runs: Sequence[int] | npt.NDArray[np.int64], *given: Any) -> list[Any]:
