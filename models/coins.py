@@ -34,7 +34,8 @@ from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import report_of
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import concluded, used
-from hitl.models.inference import em, warm_start
+from hitl.models.inference import em, uncompared, warm_start
+from hitl.models.inference.engine import Table
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import known_truth
@@ -165,8 +166,8 @@ class OneCoin:
         evidence = used(self, evidence)
         began = time.perf_counter()
         annotations = evidence.annotations
-        found = em.run_em(
-            evidence,
+        found = uncompared.run_em(
+            Table(evidence),
             Shares.even(annotations.n_classes, self.share_smoothing),
             self._unlearned(annotations.n_annotators, annotations),
             warm_start.first_beliefs(evidence, start, self._unlearned(1, annotations).first_jl),

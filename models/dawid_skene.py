@@ -25,7 +25,7 @@ from hitl.crew import EXPECTED_LABELS
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import used_shards
-from hitl.models.inference import em, warm_start
+from hitl.models.inference import em, uncompared, warm_start
 from hitl.models.inference.engine import Shards
 from hitl.models.numerics.checks import check_settings
 from hitl.models.priors.shares import Shares
@@ -72,7 +72,7 @@ class DawidSkene:
         began = time.perf_counter()
         annotations = shards.annotations
         pseudo_jl = self._pseudo_counts(annotations)
-        found = em.run_em(
+        found = uncompared.run_em(
             shards,
             Shares.even(annotations.n_classes, self.share_smoothing),
             confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),

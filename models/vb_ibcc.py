@@ -34,7 +34,7 @@ from hitl.models.annotators import confusion, dirichlet_confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletConfusion, DirichletRows
 from hitl.models.calibration.temperature import LogTemperature
 from hitl.models.combiner import used, used_shards
-from hitl.models.inference import em, warm_start, working_set
+from hitl.models.inference import em, uncompared, warm_start, working_set
 from hitl.models.inference.engine import Shards
 from hitl.models.inference.model_pool import unsupervised
 from hitl.models.inference.warm_start import require_same_classes
@@ -95,7 +95,7 @@ class VBIBCC:
         """Maximize the bound, starting from the votes or from `start`."""
         shards = used_shards(self, evidence)
         began = time.perf_counter()
-        found = em.run_em(
+        found = uncompared.run_em(
             shards,
             *self._parts(shards, start),
             partial(self._start, start=start),

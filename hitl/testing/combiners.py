@@ -34,7 +34,7 @@ from hitl.models.inference.engine import Shards
 from hitl.models.majority import MajorityVote
 from hitl.models.registry import COMBINERS
 from hitl.testing.contract import DoesNotApply, Fact, add_to, check, refused
-from hitl.testing.crowds import part, reordered, restricted_to_uses, sample, with_everything
+from hitl.testing.crowds import part, reordered, restricted_to_uses, sample, single_labels, with_everything
 
 FACTS: dict[str, Fact[Any]] = {}
 """Fact in words -> a function that checks a combiner."""
@@ -376,6 +376,16 @@ def all_agreeing_is_no_error_and_very_sure(combiner: Combiner) -> None:
     consensus = combiner.fit(restricted_to_uses(combiner, evidence))
     assert (consensus.labels == matrix[:, 0]).all()
     assert consensus.confidence.min() > 0.75
+
+
+@fact
+def a_single_label_is_the_answer_where_nothing_can_be_compared(combiner: Combiner) -> None:
+    if needs_of(combiner):
+        raise DoesNotApply(f"{type(combiner).__name__} compares labels with {', '.join(sorted(needs_of(combiner)))}")
+    for habits in (0.3, 3.0):  # annotators who give almost always the same label, and annotators who give all
+        annotations = single_labels(np.random.default_rng(25), 40, habits=habits)
+        consensus = combiner.fit(Evidence(annotations))
+        np.testing.assert_array_equal(consensus.labels, annotations.label)
 
 
 # -- predicting new items -------------------------------------------------------------------------------------

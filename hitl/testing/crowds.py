@@ -77,6 +77,18 @@ def crowd(
     return Evidence(annotations, predictions(rng, truth, n_classes, models, abstaining), truth=known_n), truth
 
 
+def single_labels(
+    rng: np.random.Generator, n_items: int, n_annotators: int = 3, n_classes: int = 3, habits: float = 1.0
+) -> Annotations:
+    """Return one label per item. Each annotator has frequencies of labels, the more uneven the smaller `habits`."""
+    annotator = rng.integers(n_annotators, size=n_items).astype(np.int32)
+    frequency_kj = rng.dirichlet(np.full(n_classes, habits), size=n_annotators)
+    label = [rng.choice(n_classes, p=frequency_kj[k]) for k in annotator]
+    codes = np.arange(n_items, dtype=np.int32), annotator, np.array(label, np.int32)
+    classes = names("j", n_classes)
+    return Annotations(*codes, names("n", n_items), names("k", n_annotators), classes, classes)
+
+
 def predictions(
     rng: np.random.Generator, truth: NDArray[np.int32], n_classes: int, models: int, abstaining: float = 0.0
 ) -> dict[str, Floats]:

@@ -24,7 +24,7 @@ from hitl.models.inference.loop import EMResult as EMResult
 from hitl.models.inference.loop import Expected
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp, messages
-from hitl.models.priors import Posterior, TruthPrior
+from hitl.models.priors import Mask, Posterior, TruthPrior
 
 P = TypeVar("P", bound=TruthPrior)
 A = TypeVar("A", bound=AnnotatorModel)
@@ -34,6 +34,9 @@ Beliefs = Callable[[Evidence], Floats]
 
 Counts = Callable[[Evidence, Floats, npt.NDArray[np.bool_], Floats], Floats]
 """A shard, beliefs (N, J), which items count (N,), log pi (K, L, J) -> expected counts (K, L, J)."""
+
+Counted = Callable[[Evidence], Mask]
+"""A shard -> (N,) True for items to learn from."""
 
 PriorOn = Callable[[Any, Evidence], TruthPrior]
 """Apply a learned prior to the items of a shard."""
@@ -59,6 +62,7 @@ def run_em(
     tolerance: float,
     max_iterations: int,
     least_labels: int = 1,
+    lone_k: Mask | None = None,
     counts: Counts = counts_by_all,
     prior_on: PriorOn = same_for_all,
     begun: Expected | None = None,
@@ -69,6 +73,7 @@ def run_em(
 
     Args:
         first: beliefs (N, J) of the table, or a function that computes the beliefs of a shard.
+        lone_k: (K,) True for annotators whose single labels teach nothing (`uncompared`).
         counts: function that counts the labels of a shard.
         prior_on: function that applies the prior to a shard's items.
         begun: expectations by the first beliefs, if already computed; `first` is then not used.
@@ -83,14 +88,15 @@ def run_em(
         found, q_nj = work(shards.table)
         return found
 
-    parts: dict[str, Any] = {"prior_on": prior_on, "least_labels": least_labels, "counts": counts}
+    counted = partial(informative, least_labels=least_labels, lone_k=lone_k)
+    parts: dict[str, Any] = {"prior_on": prior_on, "counted": counted, "counts": counts}
 
     def expected(prior: Any, log_pi_klj: Floats) -> Expected:
         found: Expected = total(partial(_expected, prior=prior, log_pi_klj=log_pi_klj, **parts))
         return found
 
     def split(prior: Any, log_pi_klj: Floats, bins: int) -> working_set.Split:
-        work = partial(working_set.split, prior=prior, log_pi_klj=log_pi_klj, least_labels=least_labels, bins=bins)
+        work = partial(working_set.split, prior=prior, log_pi_klj=log_pi_klj, counted=counted, bins=bins)
         found: working_set.Split = total(work)
         return found
 
@@ -135,9 +141,21 @@ def concluded(
     return combiner.concluded(method, began, evidence, found.q_nj, people, **learned)
 
 
-def informative(evidence: Evidence, least_labels: int) -> npt.NDArray[np.bool_]:
-    """Return (N,) True for items to learn from, which have known truth or at least `least_labels` labels."""
-    return (evidence.annotations.labels_per_item >= least_labels) | evidence.known
+def informative(evidence: Evidence, least_labels: int, lone_k: Mask | None = None) -> Mask:
+    """Return (N,) True for items to learn from, which have known truth or at least `least_labels` labels.
+
+    Items that have a single label, by an annotator in `lone_k` (K,), do not count.
+    """
+    counted_n = (evidence.annotations.labels_per_item >= least_labels) | evidence.known
+    return counted_n if lone_k is None or not lone_k.any() else counted_n & ~alone(evidence, lone_k)
+
+
+def alone(evidence: Evidence, lone_k: Mask) -> Mask:
+    """Return (N,) True for items with unknown truth and a single label, by an annotator in `lone_k` (K,)."""
+    annotations = evidence.annotations
+    alone_n = (annotations.labels_per_item == 1) & ~evidence.known
+    alone_n[annotations.item[~lone_k[annotations.annotator]]] = False
+    return np.asarray(alone_n)
 
 
 def expectation(
@@ -150,10 +168,10 @@ def expectation(
 
 
 def _expected(
-    evidence: Evidence, prior: Any, log_pi_klj: Floats, prior_on: PriorOn, least_labels: int, counts: Counts
+    evidence: Evidence, prior: Any, log_pi_klj: Floats, prior_on: PriorOn, counted: Counted, counts: Counts
 ) -> tuple[Expected, Floats]:
     """Return the expectations of a shard under these parameters, and its beliefs (N, J)."""
-    counted_n = informative(evidence, least_labels)
+    counted_n = counted(evidence)
     found = expectation(evidence, prior_on(prior, evidence), log_pi_klj, counted_n)
     counts_klj = counts(evidence, found.q_nj, counted_n, log_pi_klj)
     return Expected(counts_klj, found.statistics, found.log_evidence), found.q_nj
@@ -165,11 +183,11 @@ def _first(
     log_pi_klj: Floats,
     beliefs: Beliefs,
     prior_on: PriorOn,
-    least_labels: int,
+    counted: Counted,
     counts: Counts,
 ) -> tuple[Expected, Floats]:
     """Return the expectations of a shard by given beliefs, with log evidence 0, and the beliefs (N, J)."""
-    q_nj, counted_n = clamp(beliefs(evidence), evidence), informative(evidence, least_labels)
+    q_nj, counted_n = clamp(beliefs(evidence), evidence), counted(evidence)
     statistics = prior_on(prior, evidence).statistics(q_nj, counted_n)
     return Expected(counts(evidence, q_nj, counted_n, log_pi_klj), statistics, 0.0), q_nj
 

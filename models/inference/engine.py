@@ -95,21 +95,27 @@ class Size(Additive):
 
     Attributes:
         labels_k: (K,) number of labels per annotator.
+        single_k: (K,) number of an annotator's labels that are their item's only one, without known truth.
         known: number of items with known truth.
         open_m: (MOST_LABELS + 1,) number of items without known truth that have m labels; the last entry includes items
             with more.
     """
 
     labels_k: npt.NDArray[np.int64]
+    single_k: npt.NDArray[np.int64]
     known: int
     open_m: npt.NDArray[np.int64]
 
     @classmethod
     def of(cls, evidence: Evidence) -> Self:
         """Count one shard."""
-        labels_n = np.minimum(evidence.annotations.labels_per_item[~evidence.known], MOST_LABELS)
-        open_m = np.bincount(labels_n, minlength=MOST_LABELS + 1)
-        return cls(evidence.annotations.labels_per_annotator, int(evidence.known.sum()), open_m)
+        annotations = evidence.annotations
+        open_m = np.bincount(
+            np.minimum(annotations.labels_per_item[~evidence.known], MOST_LABELS), minlength=MOST_LABELS + 1
+        )
+        single_n = (annotations.labels_per_item == 1) & ~evidence.known
+        single_k = np.bincount(annotations.annotator, single_n[annotations.item], annotations.n_annotators)
+        return cls(annotations.labels_per_annotator, single_k.astype(np.int64), int(evidence.known.sum()), open_m)
 
     @property
     def labels(self) -> int:

@@ -38,7 +38,7 @@ from hitl.models.inference.loop import MOMENTUM_BELOW, EMResult, Expected, Limit
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import messages
 from hitl.models.numerics.compiled import compiled, in_runs
-from hitl.models.priors import Same, TruthPrior
+from hitl.models.priors import Mask, Same, TruthPrior
 
 UNSURE = 0.99
 """Fraction of all doubt, sum_n labels_n (1 - max_j q_nj), in the working set. The remaining doubt slows convergence in
@@ -96,13 +96,14 @@ class Split(Additive):
         return Expected(counts_klj, statistics, log_evidence)
 
 
-def split(evidence: Evidence, prior: Same, log_pi_klj: Floats, least_labels: int, bins: int) -> tuple[Split, Floats]:
+def split(
+    evidence: Evidence, prior: Same, log_pi_klj: Floats, counted: Callable[[Evidence], Mask], bins: int
+) -> tuple[Split, Floats]:
     """Return the split of a shard, and beliefs (N, J). Items in the first `bins` bins are unsure.
 
-    Items of known truth, and items with fewer than `least_labels` labels, are never unsure.
+    Items of known truth, and items that do not count, are never unsure. `counted` marks those that do.
     """
-    counted_n = (evidence.annotations.labels_per_item >= least_labels) | evidence.known
-    found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted_n, min(bins, BINS - 1))
+    found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted(evidence), min(bins, BINS - 1))
     held = Expected(found.counts_klj, found.total_j, found.log_evidence)
     items = np.flatnonzero(found.bin_n < min(bins, BINS - 1))
     rows, q_nj = rows_of(evidence.annotations, items), found.q_nj[items]

@@ -32,6 +32,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.combiner import concluded, used
 from hitl.models.inference import warm_start
+from hitl.models.inference.uncompared import keep_votes
 from hitl.models.numerics.checks import require_whole
 from hitl.models.numerics.clamping import clamp
 
@@ -112,7 +113,7 @@ class Sampler(ABC):
             self,
             began,
             evidence,
-            clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence),
+            keep_votes(evidence, clamp(q_nj / q_nj.sum(axis=1, keepdims=True), evidence)),
             confusion.report_of(annotations, concentration_kjl, share_j, dependence=dependence_kk),
             objective=tuple(np.mean([sums.trace_r for sums in runs], axis=0).tolist()),
             converged=all(rhat < MIXED_BELOW for rhat in mixed.rhat.values()),

@@ -186,8 +186,8 @@ def test_with_two_labels_needed_an_item_with_one_teaches_nothing_and_is_judged()
     assert fitted.fit.objective == pytest.approx(taught.fit.objective, abs=1e-6)
 
 
-def test_the_default_does_not_talk_itself_into_one_class_with_one_label_an_item() -> None:
-    """Plain Dawid-Skene does: on the first label of each rte item it is hardly better than a coin."""
+def test_no_method_talks_itself_into_one_class_with_one_label_an_item() -> None:
+    """Plain Dawid-Skene did: on the first label of each rte item it was hardly better than a coin."""
     recorded = rte()
     annotations = recorded.annotations
     first = np.zeros(len(annotations), dtype=bool)
@@ -199,4 +199,4 @@ def test_the_default_does_not_talk_itself_into_one_class_with_one_label_an_item(
         for method in (MajorityVote(), DawidSkene(), DefaultCombiner())
     )
     assert default >= votes - 0.005
-    assert plain < votes - 0.05
+    assert plain == votes
