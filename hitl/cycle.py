@@ -28,6 +28,7 @@ from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
 from hitl.errors import BadInput, BadTable, Busy, HitlError, StoreError, raise_all
 from hitl.events import build_events
+from hitl.kinds.kind import by_control
 from hitl.learning import features, training
 from hitl.metrics import metrics_of
 from hitl.models.analysis.audited_agreement import audited_agreement
@@ -299,8 +300,11 @@ def judge(
     plan = with_rework(plan, store.sent_back(settings.name), evidence, results)
     progress("plan", 1, 1)
     audit = audited_agreement(store.audits(settings.name), evidence)
-    metrics = {**metrics_of(pool, plan, crew, budget), "audit": asdict(audit) if audit.answered else None}
-    return Judgement(evidence, results, plan, metrics)
+    place = {name: position for position, name in enumerate(results)}
+    controls = {name: [place[one.question] for one in own] for name, own in by_control(evidence, results).items()}
+    figures = metrics_of(pool, plan, crew, budget, controls)
+    done = {name: pool.part(places).done for name, places in controls.items()} if len(controls) > 1 else {}
+    return Judgement(evidence, results, plan, {**figures, "audit": asdict(audit) if audit.answered else None}, done)
 
 
 def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement, *, waits: bool = False) -> int:
@@ -313,7 +317,7 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement,
     again = departed(store, lease.project, judgement, operations)
     told = build_events.of_cycle(settings, store, judgement, waits=waits)
     _forget(lease, settings, store)
-    results = CycleRecord(judgement.results, judgement.plan, operations, judgement.metrics, again, told)
+    results = CycleRecord(judgement.results, judgement.plan, operations, judgement.metrics, again, told, judgement.done)
     return store.record_cycle(lease, results)
 
 

@@ -9,24 +9,23 @@ Columns of the labels of whole items:
     item                            the user's own id, or the platform's id if there is none
     task                            the platform's id, if any item has an id of the user
     label, confidence, p_<class>    from the consensus
-    labels, done, why, source       number of labels; whether and why the item is done; source of the label
+    labels, done, why, source       number of labels; whether and why the question is done; source of the label
+    item_done                       with several questions: whether all of them are done
     ...                             the fields of the item's data, which annotators see
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from hitl.annotations import Names
-from hitl.kinds.kind import Judged, Kind, item_columns, kind_of, layers_by_question
+from hitl.kinds.kind import Judged, Kind, by_control, item_columns, kind_of
 from hitl.operations import Judgement
-from hitl.plan import Plan
-from hitl.platform import NO, YES
+from hitl.plan import DoneItems
 from hitl.tables.encode import iso_8601, writable
 
 KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "annotators and model", "nobody"
@@ -41,16 +40,12 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
     `judgement` names items by the platform's ids, and its evidence may be newer than its results. `items` comes from
     `Store.items`, `names` from `hitl.project.item_names`.
     """
-    layers = layers_by_question(judgement.evidence, judgement.results)
-    controls = multiple_choices({question: own[0].consensus.classes for question, own in layers.items()})
-    table_of = {question: control for control, of in controls.items() if len(of) > 1 for question in of.values()}
-    groups: dict[str, list[Judged]] = {}
-    for question, own in layers.items():
-        groups.setdefault(table_of.get(question, question), []).extend(own)
     tables = {}
-    for name, group in groups.items():
+    for name, group in by_control(judgement.evidence, judgement.results).items():
         kind = kind_of(group[0].consensus)
-        tables[name] = kind.table(group, names) if kind.of_parts else _table(kind, group, judgement.plan, items, names)
+        done = judgement.done.get(name, DoneItems.of(judgement.plan.done))
+        whole = set(map(str, DoneItems.of(judgement.plan.done).items)) if judgement.done else None
+        tables[name] = kind.table(group, names) if kind.of_parts else _table(kind, group, done, whole, items, names)
     return tables
 
 
@@ -71,8 +66,18 @@ def item_table(items: pa.Table, names: Mapping[str, str]) -> pa.Table:
     return pa.table(columns)
 
 
-def _table(kind: Kind, group: Sequence[Judged], plan: Plan, items: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """Build one row per stored item: its label, the source of the label, and the data shown to annotators."""
+def _table(
+    kind: Kind,
+    group: Sequence[Judged],
+    done: DoneItems,
+    whole: Collection[str] | None,
+    items: pa.Table,
+    names: Mapping[str, str],
+) -> pa.Table:
+    """Build one row per stored item: its label, the source of the label, and the data shown to annotators.
+
+    `done`: items for which this question is done; `whole`: items done in all questions, or None if there is only one.
+    """
     stored = {key: json.loads(data) for key, data in zip(*(items.column(n).to_pylist() for n in _KEPT), strict=True)}
     judged = list(map(str, group[0].consensus.items))
     keys = [key for key in judged if key in stored]
@@ -86,11 +91,12 @@ def _table(kind: Kind, group: Sequence[Judged], plan: Plan, items: pa.Table, nam
     known_n = np.all([known.known for known in evidence], axis=0)[rows]
     cases = [known_n, (labels_n > 0) & predicted_n, labels_n > 0, predicted_n]
     source_n = np.select(cases, [KNOWN, BOTH, ANNOTATORS, MODEL], default=NOBODY)
-    why = {str(done.item): done.why for done in plan.done}
+    why = dict(zip(map(str, done.items), done.why, strict=True))
     columns = {name: table.column(name) for name in table.column_names} | {
         "labels": pa.array(labels_n),
         "done": pa.array([key in why for key in keys], pa.bool_()),
         "why": pa.array([why.get(key) for key in keys], pa.string()),
+        **({} if whole is None else {"item_done": pa.array([key in whole for key in keys], pa.bool_())}),
         "source": pa.array(source_n.astype(object), pa.string()),
     }
     for field, values in _fields([stored[key] for key in keys]).items():
@@ -130,18 +136,3 @@ def _free(field: str, columns: Mapping[str, Any]) -> str:
     while field in columns or field == "task":  # a task is always the platform's id
         field = f"data_{field}"
     return field
-
-
-def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str]]:
-    """Return control -> class -> question, for the multiple choices among some questions (name -> classes).
-
-    Example:
-        >>> multiple_choices({"topics=art": ("no", "yes"), "topics=law": ("no", "yes"), "mood": ("good", "bad")})
-        {'topics': {'art': 'topics=art', 'law': 'topics=law'}}
-    """
-    controls: dict[str, dict[str, str]] = {}
-    for question, classes in classes_of.items():
-        control, joined, name = question.partition("=")
-        if joined and {str(one) for one in classes} == {YES, NO}:
-            controls.setdefault(control, {})[name] = question
-    return controls

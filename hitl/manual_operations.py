@@ -19,9 +19,8 @@ import pyarrow as pa
 
 from hitl.cycle import pull
 from hitl.errors import BadSettings, BadTable, HitlError, raise_all
-from hitl.export import multiple_choices
 from hitl.formatting import listed
-from hitl.kinds.kind import kind_of
+from hitl.kinds.kind import kind_of, multiple_choices
 from hitl.operations import push_collecting_errors
 from hitl.platform import NO, YES, Connector, Operation, Progress, Question, Receipt, silent
 from hitl.project import item_names, lease_seconds

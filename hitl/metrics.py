@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from hitl.active.pending.blockers import (
     missing_in_words,
     missing_skills,
+    nobody_left,
     waiting_for_absent,
     why_not_asked,
     why_nothing_is_asked,
@@ -19,6 +21,7 @@ from hitl.active.pending.blockers import (
 from hitl.active.pending.outstanding import open_to_crew
 from hitl.active.stopping import forecast, known_items, rules
 from hitl.active.stopping.pool_state import PoolState
+from hitl.annotations import Floats, places_of
 from hitl.crew import Budget, Crew
 from hitl.formatting import counted
 from hitl.models.analysis.audited_agreement import AuditedAgreement
@@ -28,8 +31,16 @@ DIGITS = 6
 """Number of decimals of recorded and pushed probabilities."""
 
 
-def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[str, Any]:
+def metrics_of(
+    questions: Sequence[rules.Judged],
+    plan: Plan,
+    crew: Crew,
+    budget: Budget,
+    controls: Mapping[str, Sequence[int]] | None = None,
+) -> dict[str, Any]:
     """Return the metrics of a run for the history and `hitl status`, as JSON values.
+
+    `controls`: question that annotators answer -> positions of its questions; by default all are one.
 
     They are: numbers of items, labels (of all questions), annotators with labels, and done items with reasons; mean
     confidence; share of labels that agree with the consensus; expected accuracy with its interval; cost so far;
@@ -56,6 +67,12 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "confidence": round(float(np.mean([result.confidence.mean() for result in results])), DIGITS),
         "agreement": round(float(np.mean(agreement)), DIGITS) if agreement else None,
         "expected": asdict(pool.expected),
+        "questions": questions_of(pool, plan, crew, controls or {"": range(len(pool))}),
+        "asks": len(plan.asks),
+        "asked": len(plan.annotators),
+        "target": budget.target_confidence,
+        "max_labels": budget.max_labels,
+        "reached": plan.stop is not None and (not pool.below.any() or rules.target_reached(pool, budget)),
         "cost": float(np.dot(first.labels_per_annotator, prices)),
         "forecast": None if ahead is None else asdict(ahead),
         "stop": plan.stop,
@@ -66,6 +83,47 @@ def metrics_of(questions: Sequence[rules.Judged], plan: Plan, crew: Crew, budget
         "models": _models(pool),
         "corrected": not any(result.design_effect.independent for result in results),
     }
+
+
+def questions_of(
+    pool: PoolState, plan: Plan, crew: Crew, controls: Mapping[str, Sequence[int]]
+) -> dict[str, dict[str, Any]]:
+    """Return the progress of each question that annotators answer, as JSON values.
+
+    Its keys: items; done, with reasons; known; asked, the open items with a waiting question; stuck, the open items
+    that nobody is left to answer, and the unlabeled among them; below, the items below the target, open or at the label
+    limit; lower, a target that would finish a good part of the stuck ones, and how many; the expected accuracy.
+    """
+    asked, stuck_n = {ask.item for ask in plan.asks}, nobody_left(pool, crew)
+    asked_n = np.zeros(len(pool.items), dtype=bool)
+    asked_n[list(places_of(pool.items, asked).values())] = True
+    questions = {}
+    for name, places in controls.items():
+        part = pool.part(places)
+        stuck = part.open & stuck_n
+        confidence_n = np.min([consensus.confidence for _, consensus in part], axis=0)[stuck & (part.labels > 0)]
+        questions[name] = {
+            "items": len(part.items),
+            "done": len(part.done),
+            "reasons": dict(Counter(part.done.why)),
+            "known": int(part.known.sum()),
+            "asked": int((part.open & asked_n).sum()),
+            "stuck": int(stuck.sum()),
+            "unlabeled": int((stuck & (part.labels == 0)).sum()),
+            "below": int(part.below.sum()),
+            "lower": _lower_target(confidence_n, pool.budget.target_confidence),
+            "expected": asdict(part.expected),
+        }
+    return questions
+
+
+def _lower_target(confidence: Floats, target: float) -> dict[str, Any] | None:
+    """Return the highest target, in steps of 5 %, that a third of these items reach, and how many; None if none is."""
+    for lower in np.arange(np.ceil(target * 20) - 1, 9, -1) / 20:
+        reach = int((confidence >= lower).sum())
+        if reach * 3 >= len(confidence) > 0:
+            return {"target": round(float(lower), 2), "items": reach}
+    return None
 
 
 def _models(pool: PoolState) -> dict[str, dict[str, Any]]:
@@ -86,6 +144,126 @@ def _models(pool: PoolState) -> dict[str, dict[str, Any]]:
     return figures
 
 
+# -- the state in sentences --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The state of a project in sentences, and one piece of advice. `hitl status`, report and pages show the same.
+
+    Attributes:
+        kind: "empty", "running", "stuck", "finished" or "failed".
+        state: a sentence per question that annotators answer; before them why the last run failed.
+        advice: what to do next; commands and settings are in backquotes.
+    """
+
+    kind: str
+    state: tuple[str, ...]
+    advice: str
+
+
+def summary_of(metrics: Mapping[str, Any] | None, failure: tuple[str, str, datetime] | None = None) -> Summary:
+    """Summarize the last successful run (None: none yet), and the error, message and time of a later failure."""
+    questions = {} if metrics is None else metrics.get("questions", {})
+    if metrics is None or not questions:
+        first = Summary(
+            "empty", ("No cycle yet, so nothing has been combined or planned.",), "Start the first cycle: `hitl run`."
+        )
+    else:
+        several = len(questions) > 1
+        state = tuple(_state(name if several else "The project", one, metrics) for name, one in questions.items())
+        first = Summary(_kind(questions, metrics), state, _advice(questions, metrics))
+    if failure is None:
+        return first
+    kind, message, at = failure
+    away, since = kind == "Unreachable", f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    head = f"The platform could not be reached at {since}" if away else f"The last cycle failed at {since}"
+    stored = (
+        "" if metrics is None else " All figures are from the last cycle that succeeded; `hitl export` still works."
+    )
+    check = "Check its address and that it is up, then `hitl run`." if away else "Fix this, then `hitl run`."
+    return Summary("failed", (sentence(f"{head}: {message}"), *first.state), f"{check}{stored}")
+
+
+def _kind(questions: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    if finished(metrics):
+        return "finished"
+    return "stuck" if metrics.get("stop") or any(map(_is_stuck, questions.values())) else "running"
+
+
+def _is_stuck(question: Mapping[str, Any]) -> bool:
+    return bool(question["stuck"] == question["items"] - question["done"] > 0)
+
+
+def is_over(metrics: Mapping[str, Any]) -> bool:
+    """Return True if nobody is left to ask about any open item, or the project has stopped for another reason."""
+    opened = [one for one in metrics.get("questions", {}).values() if one["done"] < one["items"]]
+    return metrics.get("stop") is not None or (bool(opened) and all(map(_is_stuck, opened)))
+
+
+def _state(subject: str, question: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    total, done, below, stuck = (question[key] for key in ("items", "done", "below", "stuck"))
+    left, target = total - done, share(metrics["target"])
+    progress = f"{done:,} of {counted(total, 'item')} {'is' if done == 1 else 'are'} done"
+    if not total:
+        return f"{subject} has no items yet."
+    if not left:
+        most = f"the limit of {counted(metrics['max_labels'], 'label')}"
+        short = f"; {below:,} of them stopped at {most}, below the target of {target}" if below else ""
+        return f"{subject} is finished: all {counted(total, 'item')} are done{short}."
+    if metrics.get("stop") and metrics["reached"]:
+        return f"{subject} is finished: {progress}, and the labels have reached the target accuracy."
+    if _is_stuck(question):
+        empty = question["unlabeled"]
+        without = f" ({empty:,} of them without an answer to this question)" if empty else ""
+        who = "nobody in the crew may answer" if metrics.get("lacking") else "everyone has answered or skipped"
+        items = "the last open item" if left == 1 else f"all {left:,} open items"
+        return f"{subject} is stuck: {progress}, and {who} {items}{without}. The target is {target}."
+    if metrics.get("stop"):
+        return f"{subject} has stopped: {progress}; {metrics['stop']}."
+    waits = [f"{question['asked']:,} with a question waiting"] if question["asked"] else []
+    waits += [f"{stuck:,} that everyone has answered"] if stuck else []
+    why = f" ({', '.join(waits)})" if waits else ""
+    return f"{subject} is in progress: {progress}, {left:,} {'is' if left == 1 else 'are'} open{why}."
+
+
+def _advice(questions: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    stuck = {name: one for name, one in questions.items() if _is_stuck(one)}
+    if metrics.get("lacking"):
+        return f"{sentence(metrics['lacking'])} Add an annotator who has them, or correct `crew.skills`."
+    if stuck and not finished(metrics):
+        lower = [(name, one["lower"]) for name, one in stuck.items() if one["lower"]]
+        now = share(metrics["target"])
+        lowered = ""
+        if lower:
+            name, best = max(lower, key=lambda pair: pair[1]["items"])
+            more = f"{counted(best['items'], 'more item')}{f' of {name}' if len(questions) > 1 else ''}"
+            lowered = f" lower `budget.target_confidence` from {now} to {share(best['target'])} ({more} would be done),"
+        return f"Add an annotator,{lowered} or accept the labels as they are: `hitl export labels.csv`."
+    if finished(metrics) or metrics.get("stop"):
+        limited = sum(one["below"] for one in questions.values()) and not metrics["reached"]
+        more = " To improve the others, raise `budget.max_labels`." if limited and finished(metrics) else ""
+        return f"Download the labels: `hitl export labels.csv`.{more}"
+    for reason in ("idle", "waits"):
+        if metrics.get(reason):
+            return sentence(metrics[reason])
+    if metrics.get("asks"):
+        whom = f" by {counted(metrics['asked'], 'annotator')}" if metrics["asked"] else ""
+        waiting = "question is" if metrics["asks"] == 1 else "questions are"
+        return f"Wait for answers: {metrics['asks']:,} {waiting} to be answered{whom}."
+    return "Run `hitl run` to plan the next questions."
+
+
+def share(value: float) -> str:
+    """Format 0.95 as "95 %", 0.975 as "97.5 %"."""
+    return f"{value * 100:.4g} %"
+
+
+def sentence(text: str) -> str:
+    """Begin with a capital letter, and end with a period."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
 def outlook(metrics: Mapping[str, Any]) -> list[str]:
     """Describe the expected accuracy and the remaining work."""
     lines = []
@@ -104,7 +282,7 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
         lines.append(f"spent: {counted(metrics['labels'], 'label')}, cost {metrics['cost']:,g}")
     lines += [_of_model(name, said, metrics["items"]) for name, said in metrics.get("models", {}).items()]
     if metrics.get("stop"):
-        lines.append(f"the project is done: {metrics['stop']}")
+        lines.append(f"the project {'is done' if finished(metrics) else 'has stopped'}: {metrics['stop']}")
     elif metrics.get("idle"):
         lines.append(f"nothing is asked: {metrics['idle']}")
     elif metrics.get("forecast"):
@@ -119,6 +297,11 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
     if lacking and lacking not in (metrics.get("idle") or ""):
         lines.append(f"left aside: {lacking}")
     return lines
+
+
+def finished(metrics: Mapping[str, Any]) -> bool:
+    """Return True if the project has ended as planned: every item is done, or the accuracy has reached its target."""
+    return metrics.get("stop") is not None and (metrics.get("reached", True) or metrics["done"] == metrics["items"])
 
 
 NAMED = 5

@@ -34,12 +34,17 @@ Row = TypeVar("Row", Ask, Expired)
 
 @dataclass(frozen=True)
 class Judgement:
-    """Evidence and consensus by question, the plan, and the metrics of a run."""
+    """Evidence and consensus by question, the plan, and the metrics of a run.
+
+    `done`: question that annotators answer -> the items for which it is done; empty if there is only one, because the
+    plan lists the items that are done in all questions.
+    """
 
     evidence: Mapping[str, Evidence]
     results: Mapping[str, Consensus]
     plan: Plan
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    done: Mapping[str, DoneItems] = field(default_factory=dict)
 
     def named(self, names: Mapping[str, str]) -> Judgement:
         """Return a copy with other item names. `names`: platform's key -> name (`hitl.project.item_names`)."""
@@ -48,7 +53,8 @@ class Judgement:
             items = _named(known.annotations.items, names)
             evidence[question] = replace(known, annotations=replace(known.annotations, items=items))
         results = {question: named_result(result, names) for question, result in self.results.items()}
-        return replace(self, evidence=evidence, results=results, plan=named_plan(self.plan, names))
+        done = {question: _named_done(items, names) for question, items in self.done.items()}
+        return replace(self, evidence=evidence, results=results, plan=named_plan(self.plan, names), done=done)
 
 
 def _named(items: Names, names: Mapping[str, str]) -> Names:
@@ -67,9 +73,12 @@ def named_plan(plan: Plan, names: Mapping[str, str]) -> Plan:
     def named(rows: tuple[Row, ...]) -> tuple[Row, ...]:
         return tuple(replace(row, item=names.get(str(row.item), row.item)) for row in rows)
 
-    done = DoneItems.of(plan.done)
-    done = DoneItems(_named(tuple(done.items), names), done.labels, done.confidence, done.why)
+    done = _named_done(DoneItems.of(plan.done), names)
     return replace(plan, asks=named(plan.asks), done=done, expired=named(plan.expired))
+
+
+def _named_done(done: DoneItems, names: Mapping[str, str]) -> DoneItems:
+    return DoneItems(_named(tuple(done.items), names), done.labels, done.confidence, done.why)
 
 
 def operations_of(what: PushSettings, store: Store, project: str, judgement: Judgement) -> Iterator[Operation]:

@@ -15,6 +15,7 @@ from hitl.settings.times import spelled
 
 if TYPE_CHECKING:
     from hitl.annotations import Name
+    from hitl.metrics import Summary
     from hitl.platform import Pages
     from hitl.settings import Settings
     from hitl.settings.schedule import ScheduleSettings
@@ -96,11 +97,20 @@ class Status:
         """Data that the last run left out or ignored, in words."""
         return () if self.last is None else tuple(map(str, self.last.metrics.get("problems") or ()))
 
+    def summary(self) -> Summary:
+        """Return the state in sentences, and what to do next."""
+        from hitl.metrics import summary_of
+
+        failure = self.failure
+        told = None if failure is None else (failure.error, failure.message, failure.at)
+        return summary_of(None if self.last is None else self.last.metrics, told)
+
     def as_json(self) -> dict[str, Any]:
         """Return JSON values, as printed by `hitl status --json`."""
         last, failure, missed = self.last, self.failure, self.missed
         return {
             "project": self.project,
+            "summary": asdict(self.summary()),
             "stored": self.stored,
             "cycles": 0 if last is None else last.number,
             "recorded_at": None if last is None else last.recorded_at.isoformat(timespec="seconds"),

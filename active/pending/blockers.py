@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
-from hitl.annotations import Name
+from hitl.annotations import Name, places_of
 from hitl.crew import Budget, Crew
 from hitl.plan import Plan
 
@@ -52,9 +53,8 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
     pool = PoolState.of(questions, budget)
     may = _may_answer_some(pool, replace(crew, asked=()))
     may_by_skill = _may_answer_some(pool, replace(crew, asked=(), skills={}, needs={}))
-    most = budget.open_questions
-    limit = "one question" if most == 1 else f"{most:,} questions"
-    full = f"the limit of {limit} is full (budget.open_questions), and " if len(plan.asks) >= most else ""
+    full = len(plan.asks) >= budget.open_questions
+    limit = f"budget.open_questions allows {budget.open_questions:,} at a time, and " if full else ""
     reasons: dict[Name, str] = {}
     for name in left:
         if not crew.capacity_of(name):
@@ -64,7 +64,7 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
         elif not may[name]:
             reasons[name] = "no open item left that they have not answered or skipped"
         else:
-            reasons[name] = f"{full}more is expected of answers of the others"
+            reasons[name] = f"{limit}answers by others are expected to help more"
     return reasons
 
 
@@ -74,6 +74,27 @@ def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
     for _, may in Eligibility.of(crew, pool.annotations).blocks(pool.open_rows):
         able |= may.any(axis=0)
     return dict(zip(crew.names, able.tolist(), strict=True))
+
+
+def nobody_left(pool: PoolState, crew: Crew) -> npt.NDArray[np.bool_]:
+    """Return (N,) True for open items that nobody in the crew may answer, because of earlier answers, skips or skills.
+
+    If the crew has no names, everybody who has labeled anything counts, and either all open items are True or none,
+    because others may still join.
+    """
+    rows, left = pool.open_rows, np.zeros(len(pool.items), dtype=bool)
+    active = {given.annotators[k] for given in pool.annotations for k in np.flatnonzero(given.labels_per_annotator)}
+    answered_n = np.sum([given.labels_per_item for given in pool.annotations], axis=0) if crew.names else +pool.labels
+    row = places_of(pool.items, (item for _, item in crew.never))
+    np.add.at(answered_n, [row[item] for _, item in crew.never if item in row], 1)
+    if not crew.names:
+        left[rows] = bool(active) and bool((answered_n[rows] >= len(active)).all())
+        return left
+    if not (crew.needs or crew.only):  # then an item with few answers and skips has somebody left
+        rows = rows[answered_n[rows] >= len(crew.names)]
+    for block, may in Eligibility.of(replace(crew, asked=()), pool.annotations).blocks(rows):
+        left[block] = ~may.any(axis=1)
+    return left
 
 
 def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> str | None:

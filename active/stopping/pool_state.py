@@ -89,6 +89,11 @@ class PoolState(tuple[Judged, ...]):
         """Yield the names of the items that have an open question."""
         return (self.items[row] for row in self.open_rows.tolist())
 
+    @property
+    def below(self) -> Mask:
+        """(N,) True for items below the target in some question: open, or at the label limit."""
+        return np.asarray(((self.states == rules.OPEN) | (self.states == rules.LIMIT)).any(axis=0))
+
     @cached_property
     def done(self) -> DoneItems:
         """Items without an open question, with their labels, lowest confidence over questions, and the reason."""
@@ -112,6 +117,14 @@ class PoolState(tuple[Judged, ...]):
     def known(self) -> Mask:
         """(N,) True where the truth is known for every question."""
         return np.asarray(np.all([evidence.known for evidence, _ in self], axis=0))
+
+    def part(self, places: Sequence[int]) -> PoolState:
+        """Return the state of the items by some of the questions. `places` are their positions."""
+        if len(places) == len(self):
+            return self
+        part = PoolState.of([self[place] for place in places], self.budget)
+        part.checks = [self.checks[place] for place in places]  # a fit each, which the part would repeat
+        return part
 
     # -- labels -----------------------------------------------------------------------------------------
 

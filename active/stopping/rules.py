@@ -184,7 +184,7 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
     """Explain why the project is done, or return None while it is not."""
     if not pool.open_rows.size:
         return "every item is done"
-    if budget.target_accuracy is not None and reached(pool.expected, budget.target_accuracy):
+    if target_reached(pool, budget):
         expected, chance = pool.expected, 50 + 50 * pool.expected.level
         return (
             f"the accuracy expected is {expected}, {expected.sure:.1%} or more with a probability of {chance:g} %; the "
@@ -199,6 +199,11 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
                 f"labels, worth {worth:g} each"
             )
     return None
+
+
+def target_reached(pool: PoolState, budget: Budget) -> bool:
+    """Return True if there is a target accuracy, and the labels have reached it."""
+    return budget.target_accuracy is not None and reached(pool.expected, budget.target_accuracy)
 
 
 def reached(expected: Expected, target: float) -> bool:

@@ -76,8 +76,8 @@ def export(
     config: Config = HERE,
 ) -> None:
     """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
-    from hitl.export import asked_table, label_tables, multiple_choices
-    from hitl.kinds.kind import kind_of
+    from hitl.export import asked_table, label_tables
+    from hitl.kinds.kind import kind_of, multiple_choices
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence
     from hitl.tables.write import require_writable, write_table
@@ -103,7 +103,8 @@ def export(
         judged = store.last_cycle(settings.name)
         if judged is not None and judged.revision not in (None, store.revision(settings.name)):
             show.warning("something changed since the last cycle; what that did not judge is left out: run `hitl run`")
-        tables = label_tables(Judgement(evidence, chosen, last), store.items(settings.name), own_ids)
+        judgement = Judgement(evidence, chosen, last, done=store.done_by_question(settings.name))
+        tables = label_tables(judgement, store.items(settings.name), own_ids)
         answered = {one.parts.question.name if one.parts else name: one for name, one in evidence.items()}
         files, raw = files_for(output, tables), files_for(annotations, answered)
         people = files_for(annotators_output, chosen)

@@ -30,8 +30,9 @@ def words(status: Status) -> list[str]:
     from hitl.status import stored_in_words
 
     last, now = status.last, status.now
-    none_yet = "; no cycle yet: `hitl run`" if last is None else ""
-    lines = [f"{status.project}: {stored_in_words(status.stored)}{none_yet}"]
+    summary = status.summary()
+    lines = [f"{status.project}: {stored_in_words(status.stored)}", *summary.state]
+    lines.append(f"Next: {summary.advice[:1].lower()}{summary.advice[1:]}")
     if status.running is not None:
         lines.append(f"a cycle, or another command that writes, is running now: {status.running}")
     lines += _failed(status)
@@ -65,18 +66,18 @@ def words(status: Status) -> list[str]:
 
 
 def _failed(status: Status) -> list[str]:
-    """Describe the errors of the last run if it failed, or a push that was cut short."""
+    """Describe a push that was cut short, or what the summary does not say of the errors of the last run."""
     failure = status.failure
     if failure is None:
         cut = "the last push did not come to its end: the next cycle looks at all that was pushed, and mends it"
         return [cut] if status.unfinished else []
-    head = f"the last cycle failed {_when(failure.at, status.now)}: {failure.error}"
-    lines = [f"{head}: {failure.message}"]
-    if len(failure.messages) > 1:
-        lines = _listed(f"{head}, {len(failure.messages)} things:", failure.messages)
+    several = len(failure.messages) > 1
+    lines = _listed(f"{len(failure.messages)} things failed:", failure.messages) if several else []
     kind = getattr(errors, failure.error, getattr(builtins, failure.error, None))
     if not (isinstance(kind, type) and issubclass(kind, errors.HitlError | OSError)):  # their messages say what to do
-        lines.append("  hitl does not know this error: what `hitl run` or `hitl schedule` wrote then says more")
+        lines.append(
+            f"  hitl does not know this error, {failure.error}: what `hitl run` or `hitl schedule` wrote then says more"
+        )
     return lines
 
 

@@ -77,8 +77,11 @@ def text_of(event: Mapping[str, Any]) -> str:
 
 def _first_line(kind: str, data: Mapping[str, Any]) -> str:
     if kind == "items.decided":
-        changed = f", {data['changed']:,} with another label than before" if data["changed"] else ""
-        return f"{counted(data['decided'], 'item')} decided{changed}; {data['done']:,} of {data['of']:,} are done"
+        newly = f"{counted(data['decided'], 'item')} newly decided" if data["decided"] else ""
+        changed = f"{counted(data['changed'], 'decided item')} changed label" if data["changed"] else ""
+        question = f"{_name(data['question'])}: " if data.get("question") else ""
+        news = ", ".join(filter(None, (newly, changed)))
+        return f"{question}{news}; {data['done']:,} of {data['of']:,} items are done"
     if kind == "annotator.drifted":
         way = "better" if data["after"] > data["before"] else "worse"
         question = f" at {_name(data['question'])}" if data["question"] else ""
@@ -88,6 +91,8 @@ def _first_line(kind: str, data: Mapping[str, Any]) -> str:
     if kind == "target.reached":
         reached = f"the target of {_name(data['question'])} is reached" if data["question"] else "the project is done"
         return f"{reached}: {_safe(data['why'])}"
+    if kind == "project.stopped":
+        return f"stopped below the target. {_safe(' '.join([*data['state'], data['advice']]))}"
     if kind == "cycle.failed":
         return f"the cycle failed: {_name(data['message'], LONGEST)}"
     if kind == "cycle.recovered":

@@ -1,8 +1,9 @@
 """Build the events of a run, or of its failure.
 
-    items.decided       at most once per run, for all items that are newly done, or done with another label than before
+    items.decided       at most once per run and question, for items newly done, or done with another label than before
     annotator.drifted   once per annotator and change (`newly_drifted`)
     target.reached      once per question, and once for the project; again if the target was clearly lost in between
+    project.stopped     once, when nothing more is asked although labels are below their target; again if it went on
     items.left_out      once for each row or file that could not be used
     plan.waits          a new plan is not pushed until a user does so
     cycle.failed        the first of consecutive failed runs
@@ -31,7 +32,8 @@ import pyarrow.compute as pc
 from hitl.active.stopping.rules import reached
 from hitl.errors import StoreError
 from hitl.events.bodies import body_of, page_of, sentence
-from hitl.metrics import expected_accuracy
+from hitl.kinds.kind import by_control
+from hitl.metrics import expected_accuracy, is_over, summary_of
 from hitl.models.analysis import drift
 from hitl.models.analysis.drift import Change
 from hitl.models.analysis.spammers import compare_ways
@@ -57,6 +59,8 @@ This is far above the level of significance, because near it the test result may
 """
 DRIFTED = 20
 """Maximum number of annotators announced per run and question, clearest changes first. Others follow in later runs."""
+PROGRESS = ("items", "done", "below", "stuck")
+"""Figures of a question in an event."""
 SEPARATOR = "\x1f"  # separates the labels of several questions
 
 _log = logging.getLogger(__name__)
@@ -113,7 +117,10 @@ class _RunEvents:
 
     def announcement(self, waits: bool) -> Announcement:
         told = {"drifted": self.drifts(), "reached": self.targets(), "left_out": self.left_out()}
-        self.decided()
+        told |= {"stopped": self.stopped()}
+        judgement = self.judgement
+        for question, done in judgement.done.items() or [(None, DoneItems.of(judgement.plan.done))]:
+            self.decided(question, done)
         if waits:
             self.tell("plan.waits", {"questions": len(self.judgement.plan.asks), "url": self.page("plan")})
         return Announcement(tuple(self.events), told)
@@ -129,21 +136,21 @@ class _RunEvents:
     def page(self, *parts: object) -> str | None:
         return page_of(self.settings.serve.url, self.settings.name, *parts)
 
-    def decided(self) -> None:
-        """Announce items that are newly done, or done with another label."""
+    def decided(self, question: str | None, now: DoneItems) -> None:
+        """Announce items that are newly done, or done with another label. `question`: None if there is only one."""
         if not self.wanted("items.decided"):
             return
-        now = DoneItems.of(self.judgement.plan.done)
-        fresh, changed, reopened = differences(self.store.done(self.settings.name), now)
+        fresh, changed, reopened = differences(self.store.done(self.settings.name, question or ""), now)
         if not fresh and not changed:
             return
         names, items = item_names(self.settings, self.store), []
         for one in (now[n] for n in islice((*fresh, *changed), ITEMS)):
             name = names.get(str(one.item), str(one.item))
-            labels = dict(zip(self.judgement.results, map(str, one.labels), strict=False))
+            labels = dict(zip(self.labeled(question), map(str, one.labels), strict=False))
             said = {"item": name, "labels": labels, "confidence": round(float(one.confidence), 6), "why": one.why}
             items.append(said | {"url": self.page("items", name)})
         data = {
+            "question": question,
             "decided": len(fresh),
             "changed": len(changed),
             "reopened": reopened,
@@ -151,6 +158,12 @@ class _RunEvents:
             "of": self.judgement.metrics.get("items", len(now) + self.judgement.plan.open_items),
         }
         self.tell("items.decided", {**data, "items": items, "url": self.page("items")})
+
+    def labeled(self, question: str | None) -> list[str]:
+        """Return the names of the labels of a question that annotators answer; None: of the only one."""
+        results = self.judgement.results
+        controls = by_control(self.judgement.evidence, results) if question is not None else {}
+        return [one.question for one in controls[question]] if question in controls else list(results)
 
     def drifts(self) -> dict[str, Any]:
         """Announce annotators who have changed. Return question -> changes announced so far (see `newly_drifted`)."""
@@ -173,13 +186,16 @@ class _RunEvents:
         before: Sequence[str] = self.before.get("reached", ())
         target, results, metrics = self.settings.budget.target_accuracy, self.judgement.results, self.judgement.metrics
         why: dict[str, str] = {}
+        for question, progress in metrics.get("questions", {}).items() if self.judgement.done else ():
+            if not progress["below"]:
+                why[question] = f"all {progress['items']:,} items are done"
         for question, result in results.items() if target is not None and len(results) > 1 else ():
             expected = expected_accuracy((self.judgement.evidence[question], result))
             assert target is not None
             if reached(expected, target) or (question in before and expected.sure >= _lost(target)):
                 why[question] = f"the accuracy expected is {expected}, the target {target:.1%}"
         sure = metrics.get("expected", {}).get("sure", 0.0)
-        if self.judgement.plan.stop is not None:
+        if self.judgement.plan.stop is not None and metrics.get("reached", True):
             why[""] = self.judgement.plan.stop
         elif "" in before and target is not None and sure >= _lost(target):
             why[""] = "it was"
@@ -187,6 +203,19 @@ class _RunEvents:
             data = {"question": question or None, "why": why[question], "url": self.page()}
             self.tell("target.reached", data)
         return list(why)
+
+    def stopped(self) -> list[str]:
+        """Announce that the project has stopped below its target. Return why; empty if it has not."""
+        metrics = self.judgement.metrics
+        if not is_over(metrics) or metrics.get("reached", True):
+            return []
+        stop = self.judgement.plan.stop or "everyone has answered all open items"
+        if not self.before.get("stopped"):
+            summary = summary_of(metrics)
+            questions = {name: {key: of[key] for key in PROGRESS} for name, of in metrics["questions"].items()}
+            data = {"why": stop, "state": summary.state, "advice": summary.advice, "questions": questions}
+            self.tell("project.stopped", {**data, "url": self.page()})
+        return [stop]
 
     def left_out(self) -> list[str]:
         """Announce new problems with rows or files. Return digests of all current problems."""

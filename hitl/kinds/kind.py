@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.annotations import Annotations, Name
+from hitl.annotations import Annotations, Name, Names
 from hitl.errors import BadInput, BadSettings
+from hitl.platform import NO, YES
 from hitl.registry import Registry
 from hitl.tables.encode import ANONYMOUS
 
@@ -178,6 +179,32 @@ def layers_by_question(evidence: Mapping[str, Evidence], results: Mapping[str, C
             Judged(name, evidence[name], consensus)
         )
     return layers
+
+
+def by_control(evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]) -> dict[str, list[Judged]]:
+    """Group the results by what annotators answer at once: layers of parts, and the classes of a multiple choice."""
+    layers = layers_by_question(evidence, results)
+    controls = multiple_choices({question: own[0].consensus.classes for question, own in layers.items()})
+    control_of = {question: control for control, of in controls.items() if len(of) > 1 for question in of.values()}
+    groups: dict[str, list[Judged]] = {}
+    for question, own in layers.items():
+        groups.setdefault(control_of.get(question, question), []).extend(own)
+    return groups
+
+
+def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str]]:
+    """Return control -> class -> question, for the multiple choices among some questions (name -> classes).
+
+    Example:
+        >>> multiple_choices({"topics=art": ("no", "yes"), "topics=law": ("no", "yes"), "mood": ("good", "bad")})
+        {'topics': {'art': 'topics=art', 'law': 'topics=law'}}
+    """
+    controls: dict[str, dict[str, str]] = {}
+    for question, classes in classes_of.items():
+        control, joined, name = question.partition("=")
+        if joined and {str(one) for one in classes} == {YES, NO}:
+            controls.setdefault(control, {})[name] = question
+    return controls
 
 
 def item_columns(keys: Sequence[Name], names: Mapping[str, str]) -> dict[str, pa.Array]:

@@ -11,6 +11,7 @@ from hitl.annotations import Floats, Ints, Name
 from hitl.consensus import Consensus
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
+from hitl.metrics import Summary
 from hitl.plan import Plan
 
 
@@ -93,6 +94,7 @@ class Report:
         curves: lines of accuracy over labels spent.
         history: runs so far, oldest first.
         subtitle: a line under the title.
+        summary: the state in sentences, and what to do next (`hitl.metrics.Summary`), or None.
         outlook: expected accuracy and remaining work, one sentence each.
         links: annotator -> URL of the page where they answer.
         command: the command line that wrote the report, if any.
@@ -105,6 +107,7 @@ class Report:
     curves: tuple[Curve, ...] = ()
     history: tuple[Cycle, ...] = ()
     subtitle: str = ""
+    summary: Summary | None = None
     outlook: tuple[str, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
     command: str = ""

@@ -25,6 +25,7 @@ from hitl.tables.write import atomic
 
 if TYPE_CHECKING:
     import jinja2
+    from markupsafe import Markup
 
 ROWS = 25
 """Maximum rows in the tables of contested items, questions to ask, done items, and flagged annotators."""
@@ -187,7 +188,7 @@ def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, li
     if not questions:
         return {}
     stands, helps, training, left = [], [], [], []
-    if report.plan is not None:
+    if report.plan is not None and report.summary is None:
         done, total = len(report.plan.done), len(report.plan.done) + report.plan.open_items
         stands.append(f"{done:,} of {total:,} items are done.")
     for question in questions:
@@ -248,8 +249,19 @@ def points(share: float) -> str:
     return f"{round(share * 100, 1) + 0.0:+.1f}" if np.isfinite(share) else "–"
 
 
+def coded(text: str) -> Markup:
+    """Mark up a message: text between backquotes becomes code."""
+    from markupsafe import Markup, escape
+
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
+
+
 FILTERS: dict[str, Any] = {
-    function.__name__: function for function in (percent, count, places, points, annotators.day, models.sure, plots.cut)
+    function.__name__: function
+    for function in (percent, count, places, points, coded, annotators.day, models.sure, plots.cut)
 }
 """Template filters of reports. Some templates are also included in the service's pages."""
 

@@ -23,6 +23,7 @@ Kind = Literal[
     "items.decided",
     "annotator.drifted",
     "target.reached",
+    "project.stopped",
     "cycle.failed",
     "cycle.recovered",
     "items.left_out",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,6 +46,7 @@ class CycleRecord:
     """Results of one run: a consensus per question, the plan, changes to push, and metrics (JSON values).
 
     `again`: kind and key of operations to send even if they equal confirmed ones. `told`: events that report the run.
+    `done`: question -> items for which it is done, if there are several questions.
     """
 
     results: Mapping[str, Consensus]
@@ -54,6 +55,7 @@ class CycleRecord:
     metrics: Mapping[str, Any] | None = None
     again: frozenset[tuple[str, str]] = frozenset()
     told: Announcement = Announcement()
+    done: Mapping[str, DoneItems] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class Results(Leased):
         project, metrics = lease.project, json.dumps(dict(record.metrics or {}))
         row: dict[str, Any] = {"project": project, "metrics": metrics}
         row["plan"] = replace(record.plan, done=()).to_json()
-        row["done"] = _packed(DoneItems.of(record.plan.done))
+        done = [("", DoneItems.of(record.plan.done)), *record.done.items()]
+        row["done"] = b"".join(_packed(question, items) for question, items in done)
         results = [
             {"project": project, "position": place, "question": question, "packed": result.to_bytes()}
             for place, (question, result) in enumerate(record.results.items())
@@ -130,13 +133,23 @@ class Results(Leased):
             of_run = (consensus.c.project == project, consensus.c.number == row.number)
             packed = connection.execute(query.where(*of_run)).all()
         results = {name: Consensus.from_bytes(bytes(each), f"consensus of {name!r}") for name, each in packed}
-        items, labels, confidence, why = (column.to_pylist() for column in tables_in(bytes(row.done))[0].columns)
-        return results, replace(Plan.from_json(row.plan), done=DoneItems(items, [*map(tuple, labels)], confidence, why))
+        return results, replace(Plan.from_json(row.plan), done=_done_items(tables_in(bytes(row.done))[0]))
 
-    def done(self, project: str) -> pa.Table | None:
-        """Return the items done by the last run, with the columns of `DONE`, or None before the first run."""
+    def done(self, project: str, question: str = "") -> pa.Table | None:
+        """Return the items done by the last run, with the columns of `DONE`, or None before the first run.
+
+        Of several questions, `question` selects one; by default, items are done in all of them.
+        """
+        return self._done_tables(project).get(question)
+
+    def done_by_question(self, project: str) -> dict[str, DoneItems]:
+        """Return question -> items for which it was done by the last run; empty if there is only one question."""
+        return {question: _done_items(table) for question, table in self._done_tables(project).items() if question}
+
+    def _done_tables(self, project: str) -> dict[str, pa.Table]:
         packed = self.database.scalar(_last(project, cycle.c.done))
-        return None if packed is None else tables_in(bytes(packed))[0]
+        tables = [] if packed is None else tables_in(bytes(packed))
+        return {table.schema.metadata[b"question"].decode(): table for table in tables}
 
     def plan(self, project: str) -> Plan | None:
         """Return the plan of the last run without its done items (see `latest`), or None before the first."""
@@ -216,10 +229,16 @@ def _last_number(project: str) -> sa.Select[Any]:
     return sa.select(sa.func.max(cycle.c.number)).where(cycle.c.project == project)
 
 
-def _packed(done: DoneItems) -> bytes:
+def _packed(question: str, done: DoneItems) -> bytes:
     """Serialize as Arrow, because there may be a million items."""
     columns = (done.items, _few(done.labels), np.asarray(done.confidence, np.float64), _few(done.why))
-    return as_stream(pa.table(dict(zip(DONE, columns, strict=True))))
+    table = pa.table(dict(zip(DONE, columns, strict=True)))
+    return as_stream(table.replace_schema_metadata({"question": question}))
+
+
+def _done_items(table: pa.Table) -> DoneItems:
+    items, labels, confidence, why = (column.to_pylist() for column in table.columns)
+    return DoneItems(items, [*map(tuple, labels)], confidence, why)
 
 
 def _few(values: Sequence[Any]) -> pa.Array:

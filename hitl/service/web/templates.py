@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 import hitl
 from hitl import report
 from hitl.events.bodies import DOTS, path
-from hitl.report.page import FILTERS, GLOBALS
+from hitl.report.page import FILTERS, GLOBALS, coded
 from hitl.service.web.access.roles import Caller, Role
 
 FOLDER = Path(__file__).parent
@@ -30,7 +30,7 @@ class Templates:
             loader=ChoiceLoader([FileSystemLoader(FOLDER / "templates"), PrefixLoader({"report": REPORT})]),
             autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
-        own = {each.__name__: each for each in (ago, hours, path, query, ratio, when, coded, figure)}
+        own = {each.__name__: each for each in (ago, hours, path, query, ratio, when, figure)}
         self._environment.filters |= FILTERS | own
         self._environment.globals |= GLOBALS | {"version": hitl.__version__, "may_act": may_act}
 
@@ -74,14 +74,6 @@ def ratio(weight: float) -> str:
     """Format log odds of either sign as odds."""
     odds = math.exp(min(abs(weight), 10.0))
     return "more than 1,000 to 1" if odds > 1000 else f"{odds:,.1f} to 1"
-
-
-def coded(text: str) -> Markup:
-    """Mark up a command-line message: text between backticks becomes code."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:
-        return escape(text)
-    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
 
 def figure(value: Any) -> Markup | str:

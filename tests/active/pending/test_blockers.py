@@ -121,14 +121,11 @@ def test_annotators_without_questions_are_named_with_the_reason() -> None:
     plan = Plan((Ask(3, 1, gain=0.3, right=0.8, why="least sure"),), (), 4)
     why = why_not_asked([known], plan, crew, replace(OPEN, open_questions=1))
     assert set(why) == {0, 2, 3, 4}
-    assert (
-        why[0]
-        == "the limit of one question is full (budget.open_questions), and more is expected of answers of the others"
-    )
+    assert why[0] == "budget.open_questions allows 1 at a time, and answers by others are expected to help more"
     assert "crew.capacities" in why[2]
     assert "answered or skipped" in why[3]
     assert "crew.skills" in why[4]
-    assert why_not_asked([known], plan, crew, OPEN)[0] == "more is expected of answers of the others"
+    assert why_not_asked([known], plan, crew, OPEN)[0] == "answers by others are expected to help more"
     assert why_not_asked([known], Plan((), (), 4), crew, OPEN) == {}
     lines = outlook(metrics_of([known], plan, crew, OPEN))
     assert any(line.startswith("no questions for 2: no capacity") for line in lines)

@@ -71,6 +71,7 @@ def overview(visit: Viewing) -> Response:
         queues=[queue for queue in status.queues if queue.annotator is not None][:MOST_QUEUES],
         links={} if status.pages is None else status.pages.links,
         standing=status,
+        summary=status.summary(),
         changed=CHANGED,
         history=len(history) > 1,
     )

@@ -1,0 +1,128 @@
+"""Two questions about each item, one of which is hard: done, why not, and what to do are told for each."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hitl import cycle
+from hitl.events.bodies import text_of
+from hitl.project import opened
+from hitl.store import Store
+from tests.command_line import Run
+from tests.events.receivers import SECRET
+from tests.service.web.served import serving
+from tests.two_questions import written
+
+CREW = '"ann", "bob", "cyd"'
+STUCK = "stars is stuck: 0 of 40 items are done, and everyone has answered or skipped all 40 open items. "
+FINISHED = "tone is finished: all 40 items are done."
+
+
+def rows(file: str) -> list[dict[str, str]]:
+    with Path(file).open(newline="") as handle:
+        return list(csv.DictReader(handle))
+
+
+def told(store: Store, name: str = "reviews") -> dict[str, list[dict[str, Any]]]:
+    """Kind of event -> what was announced, oldest first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in reversed(store.deliveries(name, 100)):
+        event = json.loads(one.body)
+        found.setdefault(event["type"], []).append(event)
+    return found
+
+
+@pytest.mark.parametrize("crew", [CREW, ""])
+def test_each_question_is_done_on_its_own_and_one_that_is_stuck_is_told_with_what_to_do(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crew: str
+) -> None:
+    monkeypatch.setenv("HITL_EVENTS_CI_SECRET", SECRET)
+    address = '[[events]]\nname = "ci"\nurl = "http://127.0.0.1:9/hook"\n'
+    config = written(tmp_path, monkeypatch, "gold = 3", crew, address)
+    assert run("run")[0] == 0
+    status = run("status")[1]
+    assert f"\n{FINISHED}\n{STUCK}" in status
+    advice = next(line for line in status.splitlines() if line.startswith("Next:"))
+    assert "add an annotator, lower `budget.target_confidence` from 95 % to " in advice
+    assert "more items of stars would be done), or accept the labels as they are" in advice
+
+    data = json.loads(run("status", "--json")[1])
+    assert {name: one["done"] for name, one in data["last"]["questions"].items()} == {"tone": 40, "stars": 0}
+    assert run("export", "labels.csv")[0] == 0
+    tone, stars = rows("labels.tone.csv"), rows("labels.stars.csv")
+    assert [row["done"] for row in tone] == ["true"] * 40
+    assert [row["why"] for row in tone[:4]] == ["its truth is known"] * 3 + ["confidence reached the target"]
+    assert {(row["done"], row["why"]) for row in stars} == {("false", "")}
+    assert {row["item_done"] for row in (*tone, *stars)} == {"false"}
+
+    assert run("report", "--output", "report.html")[0] == 0
+    page = Path("report.html").read_text()
+    with serving(config) as served:
+        overview = served.html("/projects/reviews")
+        store = served.project("reviews").store
+        events = told(store)
+    for text in (*data["summary"]["state"], data["summary"]["advice"].partition("`")[0]):
+        assert text in status or text[:1].lower() + text[1:] in status
+        assert text in page
+        assert text in overview
+    assert [one["data"]["question"] for one in events["target.reached"]] == ["tone"]
+    (stopped,) = events["project.stopped"]
+    assert stopped["data"]["questions"]["stars"] == {"items": 40, "done": 0, "below": 40, "stuck": 40}
+    assert STUCK.strip() in text_of(stopped)
+    (decided,) = events["items.decided"]
+    assert (decided["data"]["question"], decided["data"]["decided"], decided["data"]["of"]) == ("tone", 40, 40)
+    assert decided["data"]["items"][0]["labels"] == {"tone": "good"}
+    assert "`tone`: 40 items newly decided; 40 of 40 items are done" in text_of(decided)
+
+
+def test_one_question_of_the_two_alone_is_done_as_it_is_beside_the_other(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, monkeypatch, "stars = false", CREW)
+    assert run("run")[0] == 0
+    status = run("status")[1]
+    assert "\nThe project is finished: all 40 items are done.\nNext: download the labels: " in status
+    assert run("export", "labels.csv")[0] == 0
+    assert {row["done"] for row in rows("labels.csv")} == {"true"}
+    assert "item_done" not in rows("labels.csv")[0]
+
+
+def test_labels_at_the_limit_end_the_project_below_its_target(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every item is done, and yet no target is reached."""
+    monkeypatch.setenv("HITL_EVENTS_CI_SECRET", SECRET)
+    address = '[[events]]\nname = "ci"\nurl = "http://127.0.0.1:9/hook"\n'
+    config = written(tmp_path, monkeypatch, "", CREW, address)
+    config.write_text(config.read_text().replace("open_questions = 6", "open_questions = 6\nmax_labels = 3"))
+    for _ in range(2):
+        assert run("run")[0] == 0
+    status = run("status")[1]
+    assert "40 of them stopped at the limit of 3 labels, below the target of 95 %." in status
+    assert "raise `budget.max_labels`" in status
+    with opened(config) as (_, store, _):
+        events = told(store)
+    assert [one["data"]["question"] for one in events["target.reached"]] == ["tone"]
+    assert len(events["project.stopped"]) == 1
+
+
+def test_while_answers_are_awaited_each_question_says_how_many(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = written(tmp_path, monkeypatch, "answered = 30", CREW)
+    with opened(config) as (settings, store, connector):
+        judgement = cycle.run(settings, store, connector).judgement
+    asked = judgement.metrics["questions"]["tone"]["asked"]
+    assert 0 < asked <= 6
+    status = run("status")[1]
+    assert f"tone is in progress: 30 of 40 items are done, 10 are open ({asked} with a question waiting)." in status
+    assert (
+        f"stars is in progress: 0 of 40 items are done, 40 are open ({asked} with a question waiting, 30 that "
+        in status
+    )
+    assert "\nNext: wait for answers: " in status
