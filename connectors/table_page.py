@@ -19,7 +19,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.connectors.table_reading import QUESTION, Answers, Columns, Reading, in_codes, number_of
+from hitl.connectors.table_columns import in_codes, number_of
+from hitl.connectors.table_reading import QUESTION, Answers, Columns, Reading
 from hitl.platform import AnnotationRow, AnnotatorRow, ColumnRows, Cursor, ItemRow, Page, PredictionRow
 
 NEWEST = ""

@@ -7,8 +7,6 @@ annotator marks in an item become one label (`hitl.parts.spans_as_label`). A row
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,18 +19,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.annotations import Name
+from hitl.connectors.table_columns import as_json, codes_of_names, in_codes, number_of, require_storable
 from hitl.connectors.table_files import MODELS, TableFiles, stem
 from hitl.errors import BadTable
 from hitl.evidence import ROW_TOLERANCE
-from hitl.formatting import counted
+from hitl.formatting import listed
 from hitl.kinds.span_tables import span_rows
 from hitl.parts import Place as SpanEnd
 from hitl.parts import spans_as_label
 from hitl.platform import PredictionRow, Question
+from hitl.tables.align import unmatched
 from hitl.tables.columns import Place, require_columns, unread_boxes
-from hitl.tables.encode import latest_answers, likeness, natural_order, seconds_of, similar
+from hitl.tables.encode import latest_answers, natural_order
 from hitl.tables.matrices import read_probabilities
+from hitl.tables.names import (
+    OTHER,
+    NameReader,
+    TextRules,
+    describe_pairs,
+    likeness,
+    missing_looking,
+    require_no_list,
+    similar,
+)
 from hitl.tables.read import place_in, read_table
+from hitl.tables.times import seconds_of
 
 QUESTION = "label"
 
@@ -42,7 +53,7 @@ TEXT, RECORDING = "text", "recording"
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns, and the labels that are classes (empty: all labels except those in `abstain`)."""
+    """Names of the columns, the labels that are classes (empty: all except those in `abstain`), and rules for text."""
 
     item: str
     annotator: str
@@ -50,6 +61,7 @@ class Columns:
     time: str | None
     classes: tuple[str, ...]
     abstain: tuple[str, ...]
+    rules: TextRules = TextRules()
 
     @property
     def digest(self) -> str:
@@ -80,16 +92,21 @@ class Reading:
     """Content of all tables. Raises BadTable, with the line, if it cannot be read."""
 
     def __init__(self, files: TableFiles, columns: Columns) -> None:
-        self._files, self._of = files, columns
+        self._files, self._of, self._reader = files, columns, NameReader(columns.rules)
+        self._reader.names("label", (*columns.classes, *columns.abstain))  # their spelling counts first
         self._tables: dict[str, pa.Table | None] = {}
 
     def table(self, name: str) -> pa.Table | None:
         """Return a table as it was read, or None if there is no such file."""
         if name not in self._tables:
+            if name != "annotations":
+                self.table("annotations")  # its spelling counts before that of others
             of = self._of
-            text = [of.item] if name in ("items", "added_items") else [of.item, of.annotator, of.label]
+            kinds = {of.item: "item"}
+            if name not in ("items", "added_items"):
+                kinds |= {of.annotator: "annotator", of.label: "label"} | ({of.time: OTHER} if of.time else {})
             path = self._files.find(name)
-            self._tables[name] = None if path is None else read_table(path, text)
+            self._tables[name] = None if path is None else self._reader.clean(read_table(path, [*kinds]), kinds)
         return self._tables[name]
 
     # -- content -----------------------------------------------------------------------------------------------
@@ -101,8 +118,8 @@ class Reading:
         for name in ("items", "added_items"):
             if (table := self.table(name)) is not None:
                 require_columns(table, [self._of.item], name)
-                _require_storable(in_codes(table.column(self._of.item)), self._of.item, place_in(table), filled=True)
-                tables.append(_as_json(table).replace_schema_metadata(None))
+                require_storable(in_codes(table.column(self._of.item)), self._of.item, place_in(table), filled=True)
+                tables.append(as_json(table).replace_schema_metadata(None))
         if not tables:
             return None
         try:
@@ -141,12 +158,15 @@ class Reading:
         legal, problems = self._legal(table.column(of.label), place_of)
         named = [name for name in (of.item, of.annotator, of.label) if name in table.column_names]
         coded = {name: in_codes(table.column(name)) for name in named}
+        if not of.classes and not self.marks_parts:
+            require_no_list(of.label, coded[of.label].dictionary.to_pylist(), table.column(of.label), place_of)
         for name, column in coded.items():
-            _require_storable(column, name, place_of, legal, filled=name == of.item)
+            require_storable(column, name, place_of, legal, filled=name == of.item)
         rows = np.flatnonzero(legal)
         if of.annotator in coded:
-            item, annotator, label = (_codes(coded[name])[rows] for name in (of.item, of.annotator, of.label))
-            seconds = seconds_of(table.column(of.time), of.time)[rows] if of.time else None
+            item, annotator, label = (codes_of_names(coded[name])[rows] for name in (of.item, of.annotator, of.label))
+            first = of.rules.day_first
+            seconds = seconds_of(table.column(of.time), of.time, first, place_of)[rows] if of.time else None
             keep, contradicted = latest_answers(item, annotator, label, len(coded[of.annotator].dictionary), seconds)
             rows = rows[np.sort(keep)]
             if len(contradicted):
@@ -169,7 +189,7 @@ class Reading:
             table = self._spans_joined(table, []) if _has_spans(table) else table
             place_of = place_in(table)
             for column in (item, label):
-                _require_storable(in_codes(table.column(column)), column, place_of, filled=True)
+                require_storable(in_codes(table.column(column)), column, place_of, filled=True)
             pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
             for number, (key, value) in enumerate(pairs):
                 if classes and not self.marks_parts and value not in classes:
@@ -188,7 +208,7 @@ class Reading:
         for model, table in self._models.items():
             require_columns(table, [self._of.item], f"{MODELS}{model}")
             place_of = place_in(table)
-            _require_storable(in_codes(table.column(self._of.item)), self._of.item, place_of)
+            require_storable(in_codes(table.column(self._of.item)), self._of.item, place_of)
             for number, row in enumerate(table.to_pylist()):
                 key = row[self._of.item]
                 stated = {name[2:]: value for name, value in row.items() if name.startswith("p_")}
@@ -251,27 +271,38 @@ class Reading:
             pairs["the labels"] = [*similar(sorted(labels))]
             usual = {*labels, *(name for row in self.predictions[0] for name in row.probabilities)}
             strange = {label: key for key, label in reversed(self.gold.items()) if usual and label not in usual}
+            doubtful = missing_looking(labels)
+            if doubtful:
+                warnings.append(
+                    f"annotations: the labels {listed(doubtful)} look like missing answers; if they are, set source.na"
+                )
             warnings += [
                 f"known truth of item {key!r}: no annotator has ever said {label!r}, which is a new class now; "
                 "if it is none, fix it, and name the classes in hitl.toml: source.classes"
                 for label, key in strange.items()
             ]
-        return warnings + [_alike(what, own) for what, own in (pairs | self._similar_items(answers)).items() if own]
+        similar_items, unmatched_items = self._doubtful_items(answers)
+        pairs |= similar_items
+        return warnings + unmatched_items + [describe_pairs(what, own) for what, own in pairs.items() if own]
 
-    def _similar_items(self, answers: Answers) -> dict[str, list[tuple[Name, Name]]]:
-        """Return source -> (usual name, other spelling) of items in known truth or predictions."""
-        if not self.gold and not self.predictions[0]:
-            return {}
-        named = {*answers.unique(self._of.item)}
-        named |= {*(self.items.column(self._of.item).to_pylist() if self.items is not None else ())}
-        strange = [("known truth: the items", key) for key in self.gold if key not in named]
-        strange += [(f"model {row.model}: the items", row.item) for row in self.predictions[0] if row.item not in named]
-        usual = {likeness(name): name for name in named} if strange else {}
+    def _doubtful_items(self, answers: Answers) -> tuple[dict[str, list[tuple[Name, Name]]], list[str]]:
+        """Return source -> (usual name, other spelling) of items in known truth or predictions, and warnings."""
+        others: dict[str, dict[Name, None]] = {"known truth": dict.fromkeys(self.gold)} if self.gold else {}
+        for row in self.predictions[0]:
+            others.setdefault(f"model {row.model}", {})[row.item] = None
+        named = {*answers.unique(self._of.item)} if others else set()
+        named |= {*(self.items.column(self._of.item).to_pylist() if self.items is not None and others else ())}
+        usual: dict[str, Name] = {}
         pairs: dict[str, list[tuple[Name, Name]]] = {}
-        for what, key in strange:
-            if (like := likeness(key)) in usual:
-                pairs.setdefault(what, []).append((usual[like], key))
-        return pairs
+        warnings = []
+        for what, names in others.items():
+            strange = names.keys() - named
+            usual = usual or ({likeness(name): name for name in named} if strange else {})
+            alike = [(usual[like], key) for key in names if key in strange and (like := likeness(key)) in usual]
+            pairs |= {f"{what}: the items": alike} if alike else {}
+            message = unmatched(what, [*names], named, "of the other tables")
+            warnings += [message] if message is not None and not alike else []
+        return pairs, warnings
 
     @cached_property
     def _models(self) -> dict[str, pa.Table]:
@@ -283,7 +314,9 @@ class Reading:
             model = stem(path).removeprefix(MODELS)
             if model in models:
                 raise BadTable(f"{path}: another file of the same name is there; expected one for each model")
-            models[model] = read_probabilities(path, item, items=order, classes=self._of.classes or None)
+            self.table("annotations")  # its spelling counts first
+            table = read_probabilities(path, item, items=order, classes=self._of.classes or None)
+            models[model] = self._reader.clean_probabilities(table, item)
         return models
 
     def _spans_joined(self, table: pa.Table, others: Sequence[str]) -> pa.Table:
@@ -314,87 +347,3 @@ class Reading:
 
 def _has_spans(table: pa.Table | None) -> bool:
     return table is not None and {"start", "end"} <= set(table.column_names)
-
-
-def _alike(what: str, pairs: Sequence[tuple[Name, Name]]) -> str:
-    """Return a warning about names that may be the same, with the first pair as example."""
-    more = f", as {counted(len(pairs) - 1, 'other pair')} are" if len(pairs) > 1 else ""
-    one, other = pairs[0]
-    return f"{what} {one!r} and {other!r} are taken as two{more}; if they are one, write them alike"
-
-
-# -- columns -------------------------------------------------------------------------------------------------
-
-
-def in_codes(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Dictionary-encode a column as text, with values in order of first appearance."""
-    kind = pa.dictionary(pa.int32(), pa.string())
-    if column.type == kind:
-        return pa.concat_arrays([*column.unify_dictionaries().chunks, pa.array([], kind)][: column.num_chunks or 1])
-    # One chunk is encoded ten times faster than many. It may exceed 2 GB, the limit of `pa.string()`.
-    coded = column.cast(pa.string()).cast(pa.large_string()).combine_chunks().dictionary_encode()
-    return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
-
-
-def _codes(column: pa.DictionaryArray) -> npt.NDArray[np.int32]:
-    """Return the codes. Null and empty text get the code after the last."""
-    names = column.dictionary
-    codes, empty = np.asarray(column.indices.fill_null(len(names))), pc.index(names, "").as_py()
-    return codes if empty < 0 else np.where(codes == empty, np.int32(len(names)), codes)
-
-
-def _require_storable(
-    coded: pa.DictionaryArray,
-    name: str,
-    place_of: Place,
-    rows: npt.NDArray[np.bool_] | None = None,
-    *,
-    filled: bool = False,
-) -> None:
-    """Raise BadTable for the first of these rows with a NUL character or, if `filled`, without a name."""
-    names = coded.dictionary
-    cut = np.flatnonzero(np.asarray(pc.match_substring(names, "\0"), dtype=bool))
-    if not filled and not len(cut):
-        return
-    codes = _codes(coded)
-    empty = (codes == len(names)) & filled
-    wrong = np.flatnonzero((empty | np.isin(codes, cut)) & (True if rows is None else rows))
-    if len(wrong):
-        first = int(wrong[0])
-        problem = "is empty; expected a name in every row"
-        if not empty[first]:
-            problem = "holds a NUL character, which no database keeps; remove it"
-        raise BadTable(f"{place_of(first)}: the {name} {problem}")
-
-
-def _as_json(table: pa.Table) -> pa.Table:
-    """Convert times, decimals and bytes in a table to text, because the data of items is stored as JSON."""
-    for place, field in enumerate(table.schema):
-        if _is_of_json(field.type):
-            continue
-        try:
-            values = json.loads(json.dumps(table.column(place).to_pylist(), default=str))
-        except (ArithmeticError, ValueError) as error:  # a year past 9999, or an unknown time zone
-            raise BadTable(f"items.*: the column {field.name!r} cannot be read: {error}; save it as text") from None
-        try:
-            column = pa.array(values)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # values without a single type become text
-            column = pa.array([None if value is None else json.dumps(value) for value in values], pa.string())
-        table = table.set_column(place, field.name, column)
-    return table
-
-
-def _is_of_json(kind: pa.DataType) -> bool:
-    inner = [kind.value_type] if pa.types.is_dictionary(kind) else [kind.field(n).type for n in range(kind.num_fields)]
-    if inner:
-        return all(map(_is_of_json, inner))
-    same = pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean, pa.types.is_null
-    return any(holds(kind) for holds in (*same, pa.types.is_integer, pa.types.is_floating)) or kind == pa.struct([])
-
-
-def number_of(value: Any) -> float:
-    """Return a number, or NaN for anything else."""
-    try:
-        return math.nan if value is None else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan

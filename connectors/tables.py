@@ -34,6 +34,7 @@ from hitl.connectors.table_reading import TEXT, Columns, Reading
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.platform import Check, Connector, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
+from hitl.tables.names import NameReader, TextRules
 from hitl.tables.read import read_table, table_in
 from hitl.tables.table_operation import TableOperation, pushed_table
 from hitl.tables.write import atomic, bytes_of, file_name
@@ -56,7 +57,9 @@ class TablesSettings(SourceSettings):
     """Keys of `[source]` for tables: their location and the names of their columns.
 
     If a table has lost more than the share `max_shrink` of its rows since the last run, the missing rows are deleted
-    only after a second pull has found the same files.
+    only after a second pull has found the same files. `trim` ignores spaces around names, and `ignore_case` takes names
+    that differ only in case as one. `na` lists texts that stand for an empty field. `day_first` says whether 3/1/2026
+    is in January.
     """
 
     kind: Literal["tables"] = "tables"
@@ -69,6 +72,10 @@ class TablesSettings(SourceSettings):
     abstain: tuple[str, ...] = ()
     output: str | None = None
     max_shrink: float = Field(default=0.1, ge=0, le=1)
+    trim: bool = False
+    ignore_case: bool = False
+    na: tuple[str, ...] = ()
+    day_first: bool | None = None
 
     def graph(self, folder: Path) -> GraphSettings:
         """Return the settings of graph.*, or empty settings if it is not in the folder of tables."""
@@ -107,7 +114,8 @@ class Tables(Connector):
     """A folder or file of tables as source and sink.
 
     `item`, `annotator`, `label`, `time` name the columns; `classes` fixes the classes (default: all labels seen except
-    those in `abstain`, which are answers but not classes, such as "unsure").
+    those in `abstain`, which are answers but not classes, such as "unsure"). `rules` are those of
+    `hitl.tables.names.TextRules`.
 
     Example:
         >>> import tempfile, pathlib
@@ -139,10 +147,13 @@ class Tables(Connector):
         abstain: tuple[str, ...] = (),
         output: str | Path | None = None,
         max_shrink: float = 0.1,
+        **rules: Any,
     ) -> None:
         self._path = Path(path)
-        named = tuple(name for name in classes if name not in abstain)
-        self._columns = Columns(item, annotator, label, time, named, abstain)
+        reader = NameReader(TextRules(**rules))
+        named, other = reader.names("label", classes), reader.names("label", abstain)
+        named = tuple(name for name in named if name not in other)
+        self._columns = Columns(item, annotator, label, time, named, other, TextRules(**rules))
         root = self._path if self._path.is_dir() else self._path.parent
         self._output = Path(output) if output else root / "hitl-output"
         self._max_shrink = max_shrink

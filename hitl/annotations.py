@@ -7,7 +7,7 @@ classes, options                    J true classes, L >= J label options; option
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations
 from hitl.formatting import OneLineRepr, counted, listed
-from hitl.tables.columns import Place, numbers_of, require_columns, row_number, table_of
+from hitl.tables.columns import (
+    Place,
+    as_typed_names,
+    empty_as_null,
+    numbers_of,
+    plain_name,
+    require_columns,
+    row_number,
+    table_of,
+    with_names,
+)
 from hitl.tables.encode import ANONYMOUS as ANONYMOUS
 from hitl.tables.encode import CheckedNames as CheckedNames
 from hitl.tables.encode import Floats as Floats
@@ -32,19 +43,26 @@ from hitl.tables.encode import (
     decoded,
     distinct_codes,
     latest_answers,
+    names_of,
     options_of,
     plain_names,
     repeats,
     report_conflicts,
-    seconds_of,
-    warn_of_similar,
+    report_empty,
 )
 from hitl.tables.encode import column_of as column_of
 from hitl.tables.encode import places_of as places_of
+from hitl.tables.names import require_no_list, warn_of_similar
 from hitl.tables.read import name_of, place_in
+from hitl.tables.times import seconds_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+READ_CSV = (
+    ". pandas.read_csv also reads None, NA, null and nan as empty; if one of them is a label, read the file with "
+    "keep_default_na=False"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,8 +149,8 @@ class Annotations(OneLineRepr):
         last row is used, and a ConflictingLabels warning counts the rows that differ from it (an error if `strict`).
         Raises BadAnnotations or BadTable.
         """
-        columns = item, annotator, label, more.get("time"), more.get("duration")
-        return cls.from_table(annotation_table(frame, columns), item, annotator, label, **more)
+        table = annotation_table(frame, (item, annotator, label), (more.get("time"), more.get("duration")))
+        return cls.from_table(table, item, annotator, label, **more)
 
     @classmethod
     def from_table(
@@ -151,13 +169,24 @@ class Annotations(OneLineRepr):
     ) -> Annotations:
         """Build like `from_frame`, but from the output of `annotation_table`."""
         place_of = place_in(table)
+        items, classes, options = (
+            names if names is None or isinstance(names, CheckedNames) else [plain_name(name) for name in names]
+            for names in (items, classes, options)
+        )
+        answered = empty_as_null(table.column(label)).is_valid()
+        if pc.all(answered).as_py() is False:
+            if items is None:  # an item whose labels are all empty is still an item
+                items = names_of(empty_as_null(table.column(item)).drop_null()).unique().to_pylist()
+            table, place_of = _answered(table, answered, place_of, strict)
         item_names, item_code = codes_of("item", table.column(item), items, place_of)
         label_names, label_code = codes_of("label", table.column(label), options_of(classes, options), place_of)
         class_names = tuple(classes) if classes is not None else label_names
         if options is None and classes is None:
-            warn_of_similar(class_names, stacklevel=4)
+            require_no_list(label, label_names, table.column(label), place_of)
+            warn_of_similar("labels", class_names, stacklevel=4)
         annotators, annotator_code, anonymous = annotator_codes(table, annotator)
-        seconds = None if time is None else seconds_of(table.column(time), time)
+        warn_of_similar("annotators", annotators, stacklevel=4)
+        seconds = None if time is None else seconds_of(table.column(time), time, place_of=place_of)
         length = None if duration is None else numbers_of(table.column(duration), f"column {duration!r}")
         columns = item_code, annotator_code, label_code, seconds, length
         return cls._latest(columns, (item_names, annotators, class_names, label_names), anonymous, place_of, strict)
@@ -332,13 +361,25 @@ class Annotations(OneLineRepr):
         object.__setattr__(self, name, values)
 
 
-def annotation_table(frame: Any, columns: Iterable[str | None]) -> pa.Table:
-    """Convert annotations to an Arrow table. Raises BadTable unless it has all these columns; None is ignored."""
+def annotation_table(frame: Any, names: Sequence[str | None], others: Sequence[str | None]) -> pa.Table:
+    """Convert annotations to an Arrow table, with names in the columns `names`.
+
+    Raises BadTable unless it has all columns of `names` and `others`; None is ignored.
+    """
     table = table_of(frame, "annotations")
     hint = "Name them: item=, annotator=, label=; annotator=None where annotators have no ids"
-    wanted = [name for name in columns if name is not None]
+    named, wanted = ([name for name in columns if name is not None] for columns in (names, (*names, *others)))
     require_columns(table, wanted, name_of(table, "annotations"), hint)
-    return table
+    return with_names(table, named, as_typed_names)
+
+
+def _answered(table: pa.Table, answered: pa.ChunkedArray, place_of: Place, strict: bool) -> tuple[pa.Table, Place]:
+    """Return the answered rows, and a function that locates them. Report the others, or raise BadAnnotations."""
+    rows = np.flatnonzero(np.asarray(answered))
+    advice = READ_CSV if b"pandas" in (table.schema.metadata or {}) else ""
+    first = place_of(pc.index(answered, False).as_py())
+    report_empty(table.num_rows - len(rows), first, strict, advice, stacklevel=5)
+    return table.take(pa.array(rows)), lambda row: place_of(int(rows[row]))
 
 
 def _recoded(codes: Ints, place: Ints) -> Ints:

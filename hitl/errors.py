@@ -17,7 +17,9 @@
 
     warnings
     ├── ConflictingLabels   two answers by one annotator to one item
-    ├── SimilarClasses      two classes that differ only in case or spaces
+    ├── SimilarNames        two labels or annotators that differ only in case or spaces
+    ├── UnmatchedNames      items or classes of one table that the annotations do not have
+    ├── EmptyLabels         rows without a label
     └── IgnoredEvidence     a method does not use some of its input
 
 Exit codes follow BSD sysexits. Messages and logs never contain secrets.
@@ -118,8 +120,16 @@ class ConflictingLabels(UserWarning):
     """One annotator gave two different answers to one item, and their times do not say which one is later."""
 
 
-class SimilarClasses(UserWarning):
-    """Two classes differ only in case, in spaces, or as 1 and 1.0 do. They are treated as different classes."""
+class SimilarNames(UserWarning):
+    """Two labels or annotators differ only in case, in spaces, or as 7 and 007 do. They are treated as different."""
+
+
+class UnmatchedNames(UserWarning):
+    """A table names items or classes that no annotation has. They are added to those of the annotations."""
+
+
+class EmptyLabels(UserWarning):
+    """Some annotations have no label. They are left out."""
 
 
 class IgnoredEvidence(UserWarning):

@@ -22,11 +22,11 @@ from hitl.annotations import Annotations, Floats, Ints, annotation_table
 from hitl.errors import BadEvidence
 from hitl.formatting import OneLineRepr, counted
 from hitl.tables import align, edges
-from hitl.tables.columns import has_columns, require_columns, table_of, with_text
-from hitl.tables.encode import names_of, warn_of_similar
+from hitl.tables.columns import as_typed_names, has_columns, require_columns, table_of, with_names
 from hitl.tables.matrices import ROW_TOLERANCE as ROW_TOLERANCE
 from hitl.tables.matrices import require_distributions
-from hitl.tables.read import name_of
+from hitl.tables.names import require_no_list, warn_of_similar, with_classes
+from hitl.tables.read import name_of, place_in
 
 if TYPE_CHECKING:
     from hitl.platform import Question
@@ -152,14 +152,14 @@ class Evidence(OneLineRepr):
         follow the order of the items. Raises BadEvidence if a table has no item in common with the annotations.
         """
         others = (columns.get("annotator", "annotator"), columns.get("time"), columns.get("duration"))
-        labels = annotation_table(annotations, (item, label, *others))
+        labels = annotation_table(annotations, (item, label, others[0]), others[1:])
 
         def table(given: Any, name: str, *names: str) -> Any:
             if given is None:
                 return None
             made = table_of(given, name)
             require_columns(made, names, name_of(made, name))
-            return align.as_labels_have(labels, made, *names)
+            return with_classes(with_names(made, names, as_typed_names))
 
         models = {name: table(given, f"probabilities {name!r}", item) for name, given in (probabilities or {}).items()}
         for name, model in models.items():
@@ -168,19 +168,28 @@ class Evidence(OneLineRepr):
                 raise BadEvidence(f"{where}: no column p_<class>; found {', '.join(model.column_names)}")
         known, seen = table(truth, "truth", item, label), table(features, "features", item)
         linked = edges.edge_table(graph, "graph", item) if edges.names_items(graph) else None
-        if linked is not None and pa.types.is_string(names_of(labels.column(item)).type):
-            linked = with_text(linked, [item, edges.NEIGHBOUR])
+        labels, known, seen, linked, *of_models = align.alike(
+            (labels, [item]),
+            (known, [item]),
+            (seen, [item]),
+            (linked, [item, edges.NEIGHBOUR]),
+            *((model, [item]) for model in models.values()),
+        )
+        labels, known = align.alike((labels, [label]), (known, [label]))
+        models = dict(zip(models, of_models, strict=True))
         told = None if known is None else align.filled(known, label)
-        named = {name_of(model, f"probabilities {name!r}"): model.column(item) for name, model in models.items()}
+        tables = {name_of(model, f"probabilities {name!r}"): model for name, model in models.items()}
+        named = {name: model.column(item) for name, model in tables.items()}
         named |= {} if told is None else {name_of(known, "truth"): told.column(item)}
         named |= {} if seen is None else {name_of(seen, "features"): seen.column(item)}
         named |= {} if linked is None else {name_of(linked, "graph"): edges.ends(linked, item)}
         if named:  # otherwise the annotations name all items and classes
             items = items if items is not None else align.union_of_items(labels, named, item)
             if classes is None and options is None:
-                truths = None if told is None else told.column(label)
-                classes = align.union_of_classes(labels.column(label), models.values(), truths)
-                warn_of_similar(classes)
+                truths = {} if told is None else {name_of(known, "truth"): told.column(label)}
+                classes = align.union_of_classes(labels.column(label), tables, truths)
+                require_no_list(label, classes, labels.column(label), place_in(labels))
+                warn_of_similar("labels", classes)
         built = Annotations.from_table(
             labels, item=item, label=label, items=items, classes=classes, options=options, **columns
         )

@@ -26,7 +26,8 @@ import pyarrow as pa
 from hitl.kinds.kind import Judged, Kind, by_control, item_columns, kind_of
 from hitl.operations import Judgement
 from hitl.plan import DoneItems
-from hitl.tables.encode import iso_8601, writable
+from hitl.tables.encode import writable
+from hitl.tables.times import iso_8601
 
 KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "annotators and model", "nobody"
 """Values of the column source."""

@@ -84,12 +84,14 @@ def id_in(data: Mapping[str, Any], field: str) -> str | None:
 
     Return None unless the value is non-empty text or a whole number.
     """
+    from hitl.tables.columns import plain_name
+
     value = data.get(field)
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # a column with missing values reads whole numbers as 7.0
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    return str(value).strip() or None
+    return plain_name(str(value).strip()) or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from hitl.consensus import Consensus
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.registry import chosen
-from hitl.tables.columns import has_columns, table_of, with_text
-from hitl.tables.encode import melted
+from hitl.tables.align import alike
+from hitl.tables.columns import as_typed_names, has_columns, table_of, with_names
+from hitl.tables.wide import items_of, melted
 
 
 def combine(
@@ -69,9 +70,12 @@ def combine(
     columns: dict[str, Any] = {"annotator": annotator, "time": time}
     items: Sequence[Name] | None = None
     if annotator not in table.column_names and label not in table.column_names:
-        table, items = melted(table, item)
-        table, columns = table.rename_columns([item, "annotator", label]), {"annotator": "annotator"}
-        items = _all(items, [*models.values(), *([] if known is None else [known])], item)
+        tables = {"labels": table} | {f"probabilities {name!r}": each for name, each in models.items()}
+        tables |= {"truth": known}
+        tables = {name: each for name, each in tables.items() if each is not None and item in each.column_names}
+        table, *others = alike(*((with_names(each, [item], as_typed_names), [item]) for each in tables.values()))
+        items = items_of(table, dict(zip([*tables][1:], others, strict=True)), item)
+        table, columns = melted(table, item).rename_columns([item, "annotator", label]), {"annotator": "annotator"}
     evidence = Evidence.from_tables(
         table, models, known, item=item, label=label, classes=classes, options=options, items=items, **columns
     )
@@ -88,13 +92,3 @@ def _models(given: Any) -> dict[str, Any]:
         )
     named = given if several else {"model": given}
     return {str(name): table_of(table, f"probabilities {name!r}") for name, table in named.items()}
-
-
-def _all(items: Sequence[Name], others: Sequence[Any], item: str) -> list[Name]:
-    """Return the items, followed by those that only other tables have."""
-    found = dict.fromkeys(items)
-    for table in others:
-        if item in table.column_names:
-            names = with_text(table, [item]) if isinstance(items[0], str) else table
-            found.update(dict.fromkeys(names.column(item).to_pylist()))
-    return list(found)

@@ -13,6 +13,7 @@ from hitl.cli import options as flags
 from hitl.cli import show
 from hitl.cli.options import HERE, opt, refuse
 from hitl.errors import BadSettings, BadTable
+from hitl.formatting import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.settings import Settings
+    from hitl.tables.names import NameReader, TextRules
 
 ANNOTATION_COLUMNS = (
-    "Name its columns with --item, --annotator, --label and --time; --anonymous says that no annotator has an id"
+    "Name its columns with --item, --annotator, --label and --time; --anonymous says that no annotator has an id. A "
+    "table with one column per annotator needs --item only"
 )
 TRUTH_COLUMNS = "Name its columns with --item and --label, which are the same in all files"
 ITEM_COLUMN = "Name its column of items with --item, which is the same in all files"
@@ -65,7 +68,14 @@ class Columns:
     classes: Annotated[str | None, opt("Comma-separated classes; default: the labels seen.")] = None
     options: Annotated[str | None, opt("Comma-separated legal answers, if there are more than the classes.")] = None
     anonymous: Annotated[bool, opt("No annotator has an id: one pool, one confusion matrix.")] = False
-    strict: Annotated[bool, opt("Two different answers of one annotator are an error.")] = False
+    strict: Annotated[bool, opt("An empty label, and two different answers of one annotator, are errors.")] = False
+    trim: Annotated[bool, opt("Ignore spaces around names of items, annotators and labels.", "--trim")] = False
+    ignore_case: Annotated[bool, opt("Take names that differ only in case as one.", "--ignore-case")] = False
+    na: Annotated[str | None, opt("Comma-separated texts that stand for an empty field: NA,None.")] = None
+    day_first: Annotated[
+        bool | None,
+        opt("Whether 3/1/2026 is in January, if no date of the column shows it.", "--day-first/--month-first"),
+    ] = None
 
     @property
     def labels(self) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
@@ -73,6 +83,13 @@ class Columns:
         if self.options is not None and self.classes is None:
             raise BadSettings("--options needs --classes: which of the answers are classes, which only answers?")
         return names(self.classes), names(self.options)
+
+    @property
+    def rules(self) -> TextRules:
+        """How text in the tables is read."""
+        from hitl.tables.names import TextRules
+
+        return TextRules(self.trim, self.ignore_case, names(self.na) or (), self.day_first)
 
 
 @dataclass(frozen=True)
@@ -105,47 +122,94 @@ class Given(Columns, Files):
 
     def evidence(self) -> Evidence:
         """Read the evidence from the files. Warn about contradictory labels and unused columns. Raises HitlError."""
+        import pyarrow as pa
+
         from hitl.evidence import Evidence
         from hitl.models.graphs.neighbours import nearest_neighbours
-        from hitl.tables.columns import unread_parts
         from hitl.tables.edges import COLUMNS, NEIGHBOUR
         from hitl.tables.matrices import FEATURES, read_vectors
+        from hitl.tables.names import NameReader, missing_looking
+        from hitl.tables.wide import items_of
 
         if self.neighbours is not None and (self.graph is not None or self.features is None):
             raise BadSettings("--neighbours links items to those with the nearest --features, in place of --graph")
-        classes, options = self.labels
-        models = self._models(classes)
-        annotator = None if self.anonymous else self.annotator
-        text = [name for name in (self.item, annotator, self.label) if name]
-        times = [self.time] if self.time else []
-        table = _read(self.annotations, text, ANNOTATION_COLUMNS, times)
-        if table.num_rows == 0:
-            raise BadTable(f"{self.annotations}: the table is empty; expected one row for each label")
-        unread = unread_parts(set(table.column_names) - {*text, *times})
-        if unread is not None:
-            show.warning(f"{self.annotations}: {unread}")
-        features = None
+        reader = NameReader(self.rules)  # the spelling of --classes counts first, then that of the annotations
+        classes, options = (None if each is None else reader.names("label", each) for each in self.labels)
+        table, wide = self._labels_table(reader)
+        models = self._models(classes, reader)
+        truth = features = graph = None
+        if self.truth is not None:
+            truth = _read(self.truth, [self.item, self.label], TRUTH_COLUMNS)
+            truth = reader.clean(truth, {self.item: "item", self.label: "label"})
         if self.features is not None:
-            items, x_nd = read_vectors(self.features, self.item)
-            features = {self.item: items, FEATURES: list(x_nd)}
+            names, x_nd = read_vectors(self.features, self.item)
+            features = reader.clean(pa.table({self.item: names}), {self.item: "item"})
+            features = features.append_column(FEATURES, pa.array(list(x_nd)))
+        if self.graph is not None:
+            graph = _read(self.graph, [self.item, NEIGHBOUR], f"{COLUMNS}. {ITEM_COLUMN}")
+            graph = reader.clean(graph, {self.item: "item", NEIGHBOUR: "item"})
+        others = {f"probabilities {name!r}": model for name, model in models.items()}
+        others |= {"truth": truth, "features": features}
         evidence = Evidence.from_tables(
             table,
             models,
-            self.truth and _read(self.truth, [self.item, self.label], TRUTH_COLUMNS),
+            truth,
             features,
-            graph=self.graph and _read(self.graph, [self.item, NEIGHBOUR], f"{COLUMNS}. {ITEM_COLUMN}"),
+            graph=graph,
             item=self.item,
             label=self.label,
-            annotator=annotator,
+            annotator=None if self.anonymous else self.annotator,
             time=self.time,
             classes=classes,
             options=options,
+            items=None if wide is None else items_of(wide, others, self.item),
             strict=self.strict,
         )
+        doubtful = [] if classes else missing_looking(evidence.annotations.options)
+        if doubtful:
+            show.warning(
+                f"{self.annotations}: the labels {listed(doubtful)} look like missing answers; if they are, use --na "
+                f"{','.join(doubtful)}"
+            )
         if self.neighbours is None:
             return evidence
         assert evidence.features is not None
         return replace(evidence, graph=nearest_neighbours(evidence.features, self.neighbours))
+
+    def _labels_table(self, reader: NameReader) -> tuple[pa.Table, pa.Table | None]:
+        """Return the table of labels, and the wide table that it was made from, if it was: one column per annotator."""
+        import pyarrow as pa
+
+        from hitl.tables.columns import require_columns, unread_parts
+        from hitl.tables.names import OTHER
+        from hitl.tables.read import place_in, read_table
+        from hitl.tables.times import seconds_of
+        from hitl.tables.wide import is_wide, melted, with_item
+
+        names = {self.item: "item", self.label: "label"} | ({} if self.anonymous else {self.annotator: "annotator"})
+        assert self.annotations is not None
+        table = read_table(self.annotations, list(names))
+        if not {"annotator", "label", "time", "anonymous"} & {*self.other_than()} and is_wide(
+            table, self.item, {self.annotator, self.label}
+        ):
+            table = with_item(table, self.item)
+            table = reader.clean(table, dict.fromkeys(table.column_names, "label") | {self.item: "item"})
+            long = melted(table, self.item).rename_columns([self.item, self.annotator, self.label])
+            people = [name for name in table.column_names if name != self.item]
+            show.note(f"{self.annotations}: one row per item, one column per annotator: {listed(people)}")
+            return long, table
+        times = [self.time] if self.time else []
+        require_columns(table, [*names, *times], str(self.annotations), ANNOTATION_COLUMNS)
+        if table.num_rows == 0:
+            raise BadTable(f"{self.annotations}: the table is empty; expected one row for each label")
+        unread = unread_parts(set(table.column_names) - {*names, *times})
+        if unread is not None:
+            show.warning(f"{self.annotations}: {unread}")
+        table = reader.clean(table, names | dict.fromkeys(times, OTHER))
+        for name in times:
+            seconds = seconds_of(table.column(name), name, self.day_first, place_in(table))
+            table = table.set_column(table.column_names.index(name), name, pa.array(seconds))
+        return table, None
 
     def consensus(self, evidence: Evidence) -> Consensus:
         """Fit the method. There is no warning about unused features if --neighbours built a graph from them."""
@@ -175,18 +239,21 @@ class Given(Columns, Files):
         evidence = self.evidence()
         return evidence, Consensus.load(saved) if saved else self.consensus(evidence)
 
-    def _models(self, classes: tuple[str, ...] | None) -> dict[str, Any]:
+    def _models(self, classes: tuple[str, ...] | None, reader: NameReader) -> dict[str, Any]:
         """Return model -> table of probabilities. The option `items` names the rows of arrays without names."""
         from hitl.tables.columns import require_columns
         from hitl.tables.matrices import read_probabilities
 
-        order = None if self.items is None else _read(self.items, [self.item]).column(self.item).to_pylist()
+        order = None
+        if self.items is not None:
+            order = reader.clean(_read(self.items, [self.item]), {self.item: "item"}).column(self.item).to_pylist()
         models: dict[str, Any] = {}
         for model, file in model_files(self.probabilities):
             if model in models:
                 raise BadSettings(f"--probabilities: model {model!r} is given twice")
-            models[model] = read_probabilities(file, self.item, items=order, classes=classes)
-            require_columns(models[model], [self.item], file, ITEM_COLUMN)
+            table = read_probabilities(file, self.item, items=order, classes=classes)
+            require_columns(table, [self.item], file, ITEM_COLUMN)
+            models[model] = reader.clean_probabilities(table, self.item)
         return models
 
 

@@ -45,9 +45,10 @@ def gold(
 ) -> None:
     """Tell the platform the known truth of items, to check and calibrate annotators."""
     from hitl.manual_operations import known_truth
+    from hitl.tables.columns import as_text, with_names
     from hitl.tables.read import read_table
 
-    table = read_table(truth, ["item", "label"])
+    table = with_names(read_table(truth, ["item"]), ["label"], as_text)  # classes are those of the platform, as written
     with opened(config) as (_, _, connector):
         questions = connector.questions()
     _send(config, known_truth(table, questions, question, str(truth)), str(truth), dry_run)

@@ -48,7 +48,7 @@ def shard(
         made = encoding.encode(
             tables,
             output,
-            encoding.Columns(columns.item, annotator, columns.label, columns.time),
+            encoding.Columns(columns.item, annotator, columns.label, columns.time, columns.rules),
             probabilities=models,
             truth=truth or (),
             classes=classes,

@@ -84,6 +84,11 @@ def warning(text: str) -> None:
     error(f"warning: {text}")
 
 
+def note(text: str) -> None:
+    """Print on standard error how the input was understood."""
+    error(text)
+
+
 def error(text: str) -> None:
     """Print one line on standard error, after the name of the program."""
     sys.stderr.write(f"hitl: {plain(text)}\n")

@@ -18,8 +18,8 @@ from hitl.kinds.kind import Judged, Marked, Place, StoredAnswers, item_columns
 from hitl.models.combiner import Combiner, seen_by
 from hitl.platform import YES, Question
 from hitl.tables.align import truth_of
-from hitl.tables.encode import iso_8601
 from hitl.tables.table_operation import consensus_table, payload_rows
+from hitl.tables.times import iso_8601
 
 
 class Choices:

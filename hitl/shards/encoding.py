@@ -34,18 +34,19 @@ from hitl.shards import places
 from hitl.shards.reading import MANIFEST, Folder, Manifest, MappedAnnotations, StoredShards
 from hitl.shards.runs import Runs, equal_ranges
 from hitl.tables.align import truth_of
-from hitl.tables.columns import Place, empty_as_null, numbers_of, require_columns, with_text
+from hitl.tables.columns import Place, empty_as_null, numbers_of, require_columns, row_number
 from hitl.tables.encode import (
     check_names,
     latest_answers,
     natural_order,
     options_of,
     report_conflicts,
-    seconds_of,
-    warn_of_similar,
+    report_empty,
 )
 from hitl.tables.limits import limits, require_fit
+from hitl.tables.names import OTHER, NameReader, TextRules, require_no_list, warn_of_similar
 from hitl.tables.read import place_in_file, read_parts
+from hitl.tables.times import seconds_of
 from hitl.tables.write import exclusive_lock
 
 PART = 1 << 18
@@ -60,12 +61,16 @@ SHARD_LABELS = 2_000_000
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns. `annotator` is None if no annotator has an id, `time` is None if there are no times."""
+    """Names of the columns, and how their text is read.
+
+    `annotator` is None if no annotator has an id, `time` is None if there are no times.
+    """
 
     item: str = "item"
     annotator: str | None = "annotator"
     label: str = "label"
     time: str | None = None
+    rules: TextRules = TextRules()
 
 
 class Codes:
@@ -183,9 +188,13 @@ class _Encoder:
         self.like = None if like is None else StoredShards.open(like)
         annotators = () if self.like is None else self.like.annotators
         given = options if self.like is None else self.like.options
+        self.reader = NameReader(columns.rules)
+        self.reader.names("annotator", map(str, annotators))
+        given = None if given is None else self.reader.names("label", map(str, given))
         self.annotators = Codes("annotator", annotators)
         self.labels = Codes("label", () if given is None else tuple(given), given is not None)
         self.nameless = False
+        self.unlabeled, self.first_unlabeled = 0, ""
         self.runs: dict[str, Runs] = {}
 
     # -- 1: read -------------------------------------------------------------------------------------------
@@ -219,12 +228,19 @@ class _Encoder:
         text = [name for name in (columns.item, columns.annotator, columns.label) if name]
         hint = "Name its columns: --item, --annotator, --label, --time; --anonymous: no annotator has an id"
         require_columns(part, [*text, *([columns.time] if columns.time else [])], place, hint)
-        part = with_text(part, text)
+        kinds = {columns.item: "item", columns.label: "label"}
+        kinds |= {} if columns.annotator is None else {columns.annotator: "annotator"}
+        kinds |= {} if columns.time is None else {columns.time: OTHER}
+        part = self.reader.clean(part, kinds)
         require_fit(part, Path(place), text)
+        label = _whole(empty_as_null(part.column(columns.label)))
+        if label.null_count:
+            self.first_unlabeled = self.first_unlabeled or place_of(int(pc.index(label.is_null(), True).as_py()))
+            self.unlabeled += label.null_count
         rows = {
-            "item": _filled(part, columns.item, "item", place_of),
+            "item": _filled(part, columns.item, place_of),
             "annotator": self._annotators(part, columns.annotator, place_of),
-            "label": self.labels.of(_filled(part, columns.label, "label", place_of), place_of),
+            "label": self.labels.of(label, place_of),
         }
         if len(self.labels.code) > limits().classes and not self.labels.closed:
             raise BadAnnotations(
@@ -232,7 +248,7 @@ class _Encoder:
                 "(limits.classes). Is this the column of the labels?"
             )
         if columns.time is not None:
-            rows["time"] = seconds_of(part.column(columns.time), columns.time)
+            rows["time"] = seconds_of(part.column(columns.time), columns.time, columns.rules.day_first, place_of)
         return pa.table(rows)
 
     def _annotators(self, part: pa.Table, name: str | None, place_of: Place) -> Ints:
@@ -246,7 +262,7 @@ class _Encoder:
     def _truth_rows(self, part: pa.Table, place: str, place_of: Place) -> pa.Table:
         columns = self.columns
         require_columns(part, [columns.item, columns.label], place)
-        part = with_text(part, [columns.item, columns.label])
+        part = self.reader.clean(part, {columns.item: "item", columns.label: "label"})
         label = _whole(empty_as_null(part.column(columns.label)))
         numbers = np.flatnonzero(np.asarray(label.is_valid()))
         known = part.take(pa.array(numbers))
@@ -254,24 +270,26 @@ class _Encoder:
         def place_of_known(row: int) -> str:
             return place_of(int(numbers[row]))
 
-        item = _filled(known, columns.item, "item", place_of_known)
+        item = _filled(known, columns.item, place_of_known)
         return pa.table({"item": item, "label": self.labels.of(label.drop_null(), place_of_known)})
 
     def _model_rows(self, part: pa.Table, place: str, place_of: Place) -> pa.Table:
         item = self.columns.item
         require_columns(part, [item], place)
-        part = with_text(part, [item])
+        part = self.reader.clean_probabilities(part, item)
         names = sorted(name for name in part.column_names if name.startswith("p_"))
         if not names:
             raise BadEvidence(f"{place}: no column p_<class>; found {', '.join(part.column_names)}")
         self.labels.of(pa.array([name[2:] for name in names]), lambda _: place)
         values = {name: numbers_of(part.column(name), f"{place}, column {name!r}") for name in names}
-        return pa.table({"item": _filled(part, item, "item", place_of), **values})
+        return pa.table({"item": _filled(part, item, place_of), **values})
 
     # -- 2: write ------------------------------------------------------------------------------------------
 
     def write(self, folder: Path, strict: bool, shard_labels: int, classes: Sequence[Name] | None) -> Manifest:
         """Write the shards and the manifest."""
+        if self.unlabeled:
+            report_empty(self.unlabeled, self.first_unlabeled, strict, stacklevel=4)
         common = self._common(classes)
         self.of_annotator = self.annotators.recode(common.annotators, common.anonymous)
         self.of_label = self.labels.recode(common.options)
@@ -291,10 +309,12 @@ class _Encoder:
         """Return the manifest with the common properties of all shards, but without the list of shards."""
         options = self.labels.known if self.labels.closed else self.labels.in_order()
         if not self.labels.closed:
-            warn_of_similar(options)
+            require_no_list(self.columns.label, options, pa.chunked_array([options]), row_number)
+            warn_of_similar("labels", options)
+        warn_of_similar("annotators", self.annotators.in_order())
         if self.like is not None:
             classes = self.like.classes
-        classes = options if classes is None else tuple(classes)
+        classes = options if classes is None else self.reader.names("label", map(str, classes))
         if len(classes) < 2:
             raise BadAnnotations(
                 f"found {counted(len(classes), 'class', 'classes')} ({listed(classes)}); expected at least 2: name the "
@@ -315,6 +335,9 @@ class _Encoder:
         annotator = self.of_annotator[np.asarray(labels.column("annotator"))]
         label = self.of_label[np.asarray(labels.column("label"))]
         seconds = np.asarray(labels.column("time")) if self.columns.time else None
+        answered = np.flatnonzero(label >= 0)
+        item, annotator, label = item[answered], annotator[answered], label[answered]
+        seconds = None if seconds is None else seconds[answered]
         keep, contradicted = latest_answers(item, annotator, label, common.anonymous, seconds)
         where = ""
         if len(contradicted):
@@ -350,12 +373,12 @@ def _items(tables: Mapping[str, pa.Table]) -> tuple[pa.Array, dict[str, Ints]]:
     return coded.dictionary.take(pa.array(order)), dict(zip(columns, np.split(codes, ends), strict=True))
 
 
-def _filled(part: pa.Table, name: str, kind: str, place_of: Place) -> pa.Array:
-    """Return a column of names as one chunk. Raise BadAnnotations if a name is empty."""
+def _filled(part: pa.Table, name: str, place_of: Place) -> pa.Array:
+    """Return a column of items as one chunk. Raise BadAnnotations if an item is empty."""
     column = _whole(empty_as_null(part.column(name)))
     if column.null_count:
         row = int(pc.index(column.is_null(), True).as_py())
-        raise BadAnnotations(f"{place_of(row)}: the {kind} is empty; expected a name in every row")
+        raise BadAnnotations(f"{place_of(row)}: the item is empty; expected a name in every row")
     return column
 
 

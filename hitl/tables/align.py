@@ -6,44 +6,66 @@ appears twice, is an error. The message names the file and line if the table was
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Collection, Mapping, Sequence, Set
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
-from hitl.errors import BadEvidence
-from hitl.formatting import listed
+from hitl.errors import BadEvidence, UnmatchedNames
+from hitl.formatting import counted, listed
 from hitl.tables.columns import (
     Place,
+    as_names,
     empty_as_null,
+    is_text,
     numbers_of,
     require_columns,
-    with_text,
+    with_names,
 )
 from hitl.tables.encode import names_of, natural_order, places_of
 from hitl.tables.matrices import vectors_of
+from hitl.tables.names import likeness
 from hitl.tables.read import name_of, place_in
 
 ITEM = "item"
 """Name of the item column of a table given in place of an array."""
 
+_INTEGER = r"^(0|-?[1-9]\d{0,17})$"
+"""Whole number as text that has no other spelling as an integer."""
+
 
 # -- before the annotations are built ----------------------------------------------------------------------
 
 
-def as_labels_have(labels: pa.Table, table: pa.Table, *names: str) -> pa.Table:
-    """Return the table with each of these columns as text if it is text in `labels`, so that 7 matches "7"."""
-    textual = [
-        name for name in names if name in table.column_names and pa.types.is_string(names_of(labels.column(name)).type)
-    ]
-    return with_text(table, textual)
+def alike(*tables: tuple[pa.Table | None, Sequence[str]]) -> list[Any]:
+    """Return tables, each given with its columns of names, with these columns of one type, so that 7 matches "7".
+
+    They are integers if the first table has integers and all text in the others is such, and otherwise text. Tables
+    that are None stay None.
+    """
+    columns = [table.column(name) for table, names in tables if table is not None for name in names]
+    texts = [column for column in columns if is_text(column.type)]
+    if not texts or len(texts) == len(columns):
+        return [table for table, _ in tables]
+    are_integers = pa.types.is_integer(columns[0].type) and all(
+        pc.all(pc.match_substring_regex(column.unique(), _INTEGER)).as_py() is not False for column in texts
+    )
+    convert = _as_integers if are_integers else as_names
+    return [table if table is None else with_names(table, names, convert) for table, names in tables]
+
+
+def _as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.int64()) if is_text(column.type) else column
 
 
 def union_of_items(labels: pa.Table, others: Mapping[str, pa.ChunkedArray], item: str) -> Names:
     """Return the items of all tables, annotated ones first. `others` maps the name of a table to its items.
 
-    Raise BadEvidence if a table has no item in common with the annotations.
+    Warn if a table lacks some annotated items and has other items. Raise BadEvidence if it has none in common.
     """
     pool = dict.fromkeys(_unique(labels.column(item)))
     labeled = set(pool)
@@ -54,20 +76,57 @@ def union_of_items(labels: pa.Table, others: Mapping[str, pa.ChunkedArray], item
                 f"{where}: none of its {len(names)} items is among the {len(labeled)} annotated ones "
                 f"(for instance {names[0]!r} beside {next(iter(pool))!r}); expected the same item names"
             )
+        message = unmatched(where, names, labeled, "annotated ones")
+        if message is not None:
+            warnings.warn(message, UnmatchedNames, stacklevel=4)
         pool.update(dict.fromkeys(names))
     return tuple(pool)
 
 
-def union_of_classes(labels: pa.ChunkedArray, models: Iterable[pa.Table], truth: pa.ChunkedArray | None) -> Names:
+def unmatched(where: str, names: Collection[Name], expected: Set[Name], which: str) -> str | None:
+    """Describe items of a table that are not among those that it is `expected` to have; None if there are none.
+
+    A table that has all expected items may have others: they are a pool of items without labels.
+    """
+    strange = [name for name in names if name not in expected]
+    matched = len(names) - len(strange)
+    if not strange or matched == len(expected):
+        return None
+    examples = ", ".join(map(repr, strange[:3]))
+    return (
+        f"{where}: {matched:,} of its {counted(len(names), 'item')} {_be(matched)} among the {len(expected):,} "
+        f"{which}, {len(strange):,} {_be(len(strange))} not, for instance {examples}; if they are misspelled, write "
+        "them as there"
+    )
+
+
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def union_of_classes(
+    labels: pa.ChunkedArray, models: Mapping[str, pa.Table], truth: Mapping[str, pa.ChunkedArray]
+) -> Names:
     """Return the classes named in labels, `p_<class>` columns and truth, in natural order.
 
-    Raise BadEvidence if a class is a number in one table and text in another.
+    `models` and `truth` map the name of a table to it, or to its labels.
+
+    Warn of classes that no annotation has. Raise BadEvidence if a class is a number in one table and text in another.
     """
     classes = dict.fromkeys(_unique(labels))
-    for table in models:
-        classes.update(dict.fromkeys(_p_columns(table, classes)))
-    if truth is not None:
-        classes.update(dict.fromkeys(_unique(truth)))
+    used = {likeness(name) for name in classes}
+    others: dict[str, Collection[Name]] = {where: _p_columns(table, classes) for where, table in models.items()}
+    others |= {where: _unique(column) for where, column in truth.items()}
+    for where, names in others.items():
+        strange = [name for name in names if likeness(name) not in used]
+        if strange and classes:
+            warnings.warn(
+                f"{where}: no annotator has used {listed(strange)}, which counts as a class too; "
+                "if that is wrong, fix the name, or list the classes (--classes, in Python classes=)",
+                UnmatchedNames,
+                stacklevel=4,
+            )
+        classes.update(dict.fromkeys(names))
     as_written = {str(name): name for name in classes}
     if len(as_written) < len(classes):
         twice = next(name for name in classes if as_written[str(name)] != name)
@@ -142,7 +201,7 @@ def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -
 
 
 def _unique(column: pa.ChunkedArray) -> list[Name]:
-    names: list[Name] = names_of(column).drop_null().unique().to_pylist()
+    names: list[Name] = empty_as_null(names_of(column)).drop_null().unique().to_pylist()
     return names
 
 

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,23 @@ from hitl.errors import BadTable
 TABLES = "a DataFrame (pandas, polars), an Arrow table, a Hugging Face dataset, a dict of columns or a list of dicts"
 Place = Callable[[int], str]
 """Row number -> description of its location."""
+T = TypeVar("T")
+
+FILE = b"hitl.file"
+"""Key of a table's schema metadata: the file it was read from."""
+
+ONE_NAME = (
+    "expected one name in each row. A list is a set of labels: make a table per class, with the labels yes and no, or "
+    "name another column (--label, source.label)"
+)
 
 _UNPARSED = re.compile(r"Failed to parse string: '(.*)' as a scalar of type ", re.DOTALL)
 _DECIMAL_COMMA = re.compile(r"'[+-]?\d+,\d+'")
+_WHOLE_NUMBER = r"^(-?[1-9]\d{0,14}|0)\.0+$"
+"""Whole number of at most 15 digits that was written as a float."""
+
+EXACT = 2.0**53
+"""Floats below this hold whole numbers exactly."""
 
 
 def row_number(row: int) -> str:
@@ -162,26 +176,75 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def with_text(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return the table with these columns as strings. Columns that are missing or repeated are left alone."""
+def with_names(
+    table: pa.Table, names: Sequence[str], convert: Callable[[pa.ChunkedArray], pa.ChunkedArray] | None = None
+) -> pa.Table:
+    """Return the table with these columns converted (default: `as_names`). Missing or repeated ones are left alone.
+
+    Raise BadTable, naming the file and the column, for a column that holds no names.
+    """
     for name in names:
         if table.column_names.count(name) == 1:
-            table = table.set_column(table.column_names.index(name), name, as_text(table.column(name)))
+            try:
+                column = (convert or as_names)(table.column(name))
+            except BadTable as error:
+                where = (table.schema.metadata or {}).get(FILE, b"").decode()
+                raise BadTable(f"{where}{', ' if where else ''}column {name!r}: {error}") from None
+            table = table.set_column(table.column_names.index(name), name, column)
     return table
 
 
-def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as strings, with NaN as null. Raise BadTable if it is neither text nor numbers.
+def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of names as strings. 1, 1.0 and "1.0" are one name, "1"; all other text stays as written.
 
-    If all of its floats are whole, they are written without ".0", so that 3.0 and 3 are the same name.
+    Raise BadTable for lists, and for whole numbers that are too large for a column of floats.
     """
+    import pyarrow.compute as pc
+
+    if is_vector(column.type):
+        row = pc.index(pc.is_null(column), False).as_py()
+        example = f", such as {column[row].as_py()!r} in row {row}" if row >= 0 else ""
+        raise BadTable(f"holds lists{example}; {ONE_NAME}")
+    if pa.types.is_floating(column.type):
+        size = pc.max(pc.abs(nan_as_null(column))).as_py() or 0.0
+        if EXACT <= size < 2.0**64:  # larger numbers never were integers
+            raise BadTable(
+                f"holds floats as large as {size:.0f}, which cannot tell neighboring whole numbers apart; save the "
+                "names as text or as integers"
+            )
+    column = as_text(column)
+    if not pc.any(pc.match_substring(column, ".0")).as_py():  # quick, and true for most tables
+        return column
+    return pc.replace_substring_regex(column, _WHOLE_NUMBER, r"\1")
+
+
+def as_typed_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of names like `as_names`, but leave a column of whole numbers as integers."""
+    if pa.types.is_integer(column.type):
+        return column
+    if pa.types.is_floating(column.type) and are_whole(column):
+        return nan_as_null(column).cast(pa.int64())
+    return as_names(column)
+
+
+def plain_name(name: T) -> T:
+    """Return a name as `as_names` returns it. Names that are not text are left alone."""
+    return cast("T", re.sub(_WHOLE_NUMBER, r"\1", name)) if isinstance(name, str) else name
+
+
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column as strings, with NaN as null and whole numbers without ".0". Raise BadTable for lists."""
+    import pyarrow.compute as pc
+
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
     column = nan_as_null(column)
-    if pa.types.is_floating(column.type) and are_whole(column):
-        column = column.cast(pa.int64())
+    if pa.types.is_floating(column.type):
+        whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), EXACT))
+        integers = pc.if_else(whole, column, None).cast(pa.int64()).cast(pa.string())
+        return pc.coalesce(integers, column.cast(pa.string()))
     try:
         return column.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # bytes that are not text

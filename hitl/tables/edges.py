@@ -23,14 +23,15 @@ from hitl.errors import BadEvidence, BadTable
 from hitl.tables.align import codes_among
 from hitl.tables.columns import (
     Place,
-    as_text,
+    as_names,
+    as_typed_names,
     empty_as_null,
     has_columns,
     numbers_of,
     require_columns,
     row_number,
     table_of,
-    with_text,
+    with_names,
 )
 from hitl.tables.encode import Name, names_of
 from hitl.tables.read import name_of, place_in
@@ -67,14 +68,14 @@ def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
         graph = {item: [row[0] for row in graph], NEIGHBOUR: [row[1] for row in graph], WEIGHT: weights}
     table = table_of(graph, where)
     require_columns(table, [item, NEIGHBOUR], name_of(table, where), COLUMNS)
-    return table
+    return with_names(table, [item, NEIGHBOUR], as_typed_names)
 
 
 def ends(table: pa.Table, item: str = ITEM) -> pa.ChunkedArray:
     """Return the (2 E,) names at the ends of the edges: first those in `item`, then those in `neighbour`."""
     both = [names_of(table.column(name)) for name in (item, NEIGHBOUR)]
     if both[0].type != both[1].type:
-        both = [as_text(column) for column in both]
+        both = [as_names(column) for column in both]
     return pa.chunked_array([chunk for column in both for chunk in column.chunks], both[0].type)
 
 
@@ -91,7 +92,7 @@ def adjacency(table: pa.Table, items: Sequence[Name], where: str = "graph", item
     """
     n = len(items)
     if items and isinstance(items[0], str):
-        table = with_text(table, [item, NEIGHBOUR])
+        table = with_names(table, [item, NEIGHBOUR])
     place_of = place_in(table, lambda row: f"{where}, {row_number(row)}")
     one, other = (_codes(table.column(name), name, items, place_of) for name in (item, NEIGHBOUR))
     weight = np.ones(table.num_rows)

@@ -1,15 +1,13 @@
 """Encode columns of names as codes: labels and annotators in natural order, items by first appearance.
 
-Also select the answers that count, convert wide tables to long ones, and read times.
+Also select the answers that count.
 """
 
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.errors import BadAnnotations, BadTable, ConflictingLabels, SimilarClasses
+from hitl.errors import BadAnnotations, ConflictingLabels, EmptyLabels
 from hitl.formatting import counted, listed
 from hitl.tables.columns import (
     Place,
@@ -25,15 +23,11 @@ from hitl.tables.columns import (
     as_stream,
     as_text,
     empty_as_null,
-    numbers_of,
     repeated,
-    require_columns,
     row_number,
     tables_in,
-    unparsed,
 )
 from hitl.tables.limits import limits
-from hitl.tables.read import name_of, place_in
 
 Name = str | int
 Names = tuple[Name, ...]
@@ -43,19 +37,6 @@ T = TypeVar("T")
 
 ANONYMOUS = "(anonymous)"
 """Name that all annotators without an id share."""
-
-LONG = ("item", "annotator", "label")
-"""Columns of a long table."""
-
-OTHERWISE = "Where each row is one label, name the columns: item=, annotator=, label="
-YEAR_1, YEAR_10000 = -62_135_596_800, 253_402_300_800
-"""Range of seconds since the epoch whose years have four digits, as ISO 8601 expects."""
-
-_NUMBER = re.compile(r"-?\d{1,15}(\.\d{0,9})?")
-"""Number that can be compared as a float. Longer ones are identifiers; as floats, different ones could be equal."""
-
-_INDEX = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
-"""Column names that pandas gives to an index without a name, also in files."""
 
 
 # -- names -------------------------------------------------------------------------------------------------
@@ -119,28 +100,6 @@ def natural_order(names: Sequence[Name]) -> Names:
         return tuple(sorted(names, key=by_value))
     except ValueError:
         return tuple(sorted(names, key=str))
-
-
-def warn_of_similar(classes: Names, stacklevel: int = 3) -> None:
-    """Warn if two inferred classes differ only in case, in spaces, or as 1 and 1.0 do."""
-    for one, other in similar(classes):
-        message = f"the labels {one!r} and {other!r} are taken as two classes; if they are one, write them alike"
-        warnings.warn(message, SimilarClasses, stacklevel=stacklevel)
-
-
-def similar(names: Iterable[Name]) -> Iterator[tuple[Name, Name]]:
-    """Yield (earlier name, name) for names that differ only in case, in spaces, or as 1 and 1.0 do."""
-    first: dict[str, Name] = {}
-    for name in names:
-        plain = likeness(name)
-        if first.setdefault(plain, name) is not name:
-            yield first[plain], name
-
-
-def likeness(name: Name) -> str:
-    """Return a key that similar names share."""
-    plain = " ".join(unicodedata.normalize("NFKC", str(name)).casefold().split())
-    return str(float(plain)) if _NUMBER.fullmatch(plain) else plain
 
 
 def plain_names(names: Sequence[Name]) -> Names:
@@ -306,94 +265,18 @@ def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3)
     warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=stacklevel)
 
 
+def report_empty(number: int, first: str, strict: bool, advice: str = "", stacklevel: int = 3) -> None:
+    """Warn of rows without a label, the first of them at `first`. Raise BadAnnotations instead if `strict`."""
+    if strict:
+        raise BadAnnotations(f"{first}: the label is empty; expected a label in every row")
+    rows = f"{number:,} rows have" if number != 1 else "1 row has"
+    warnings.warn(
+        f"{rows} no label and {'are' if number != 1 else 'is'} left out (first at {first}){advice}",
+        EmptyLabels,
+        stacklevel=stacklevel,
+    )
+
+
 def repeats(codes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return (size - 1,) True for entries, from the second on, that equal the one before."""
     return np.asarray(codes[1:] == codes[:-1])
-
-
-# -- wide tables -------------------------------------------------------------------------------------------
-
-
-def melted(table: pa.Table, item: str = "item") -> tuple[pa.Table, list[Name]]:
-    """Convert a wide table to a long one. Return it, and all items in order, labeled or not.
-
-    A wide table has one row per item and one column per annotator, with empty fields where there is no label. A long
-    table has one row per label. Raise BadAnnotations if an item has no name or two rows, and if a column has no label
-    in common with the others or holds row numbers.
-    """
-    require_columns(table, [item], name_of(table, "labels"))
-    people = [name for name in table.column_names if name != item]
-    column = empty_as_null(names_of(table.column(item)))
-    items: list[Name] = column.to_pylist()
-    if column.null_count:
-        raise BadAnnotations(f"{place_in(table)(items.index(None))}: {item!r} is empty; expected a name in every row")  # type: ignore[arg-type]
-    twice = repeated(items)
-    if twice is not None:
-        raise BadAnnotations(
-            f"item {twice!r} has two rows; expected one row for each item and a column for each annotator. {OTHERWISE}"
-        )
-    if not people:
-        raise BadAnnotations(f"no column beside {item!r}; expected a column for each annotator")
-    index = next((name for name in people if _INDEX.fullmatch(name)), None)
-    if index is not None:
-        raise BadAnnotations(
-            f"column {index!r} holds the row numbers of a table that pandas wrote, and no labels; read the file with "
-            "index_col=0, or drop the column"
-        )
-    labels = {}
-    for name in people:
-        answers = table.column(name)
-        empty = pa.types.is_null(answers.type)  # a column without any value
-        labels[name] = empty_as_null(names_of(answers.cast(pa.string()) if empty else answers))
-    if any(pa.types.is_string(answers.type) for answers in labels.values()):
-        labels = {name: answers.cast(pa.string()) for name, answers in labels.items()}
-    values = {name: set(answers.drop_null().unique().to_pylist()) for name, answers in labels.items()}
-    for name, own in values.items():
-        others = set().union(*(theirs for other, theirs in values.items() if other != name))
-        if own and others and own.isdisjoint(others):  # it holds something else
-            raise BadAnnotations(
-                f"column {name!r} has no label in common with the other columns (for instance {min(map(str, own))!r}); "
-                f"expected a column for each annotator. {OTHERWISE}"
-            )
-    long = pa.concat_tables(
-        pa.table([column, pa.array([name] * len(items), pa.string()), answers], names=LONG)
-        for name, answers in labels.items()
-    )
-    return long.filter(long.column("label").is_valid()), items
-
-
-# -- times -------------------------------------------------------------------------------------------------
-
-
-def seconds_of(column: pa.ChunkedArray, name: str) -> Floats:
-    """Return times as seconds since the epoch: numbers as they are, timestamps and ISO 8601 text converted."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        try:
-            return numbers_of(column, f"column {name!r}")
-        except BadTable:
-            pass
-        try:
-            column = pc.cast(column, pa.timestamp("us", tz="UTC"))
-        except pa.ArrowInvalid:
-            try:
-                column = pc.cast(column, pa.timestamp("us"))
-            except pa.ArrowInvalid as error:
-                raise BadAnnotations(
-                    f"column {name!r} is no time: {unparsed(error)}; expected ISO 8601 or seconds"
-                ) from None
-    if pa.types.is_date(column.type):
-        column = pc.cast(column, pa.timestamp("us"))
-    if pa.types.is_timestamp(column.type):
-        micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False), pa.int64())
-        return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)
-    return numbers_of(column, f"column {name!r}")
-
-
-def iso_8601(seconds: npt.NDArray[np.float64]) -> pa.Array:
-    """Return seconds since the epoch as text, such as 2026-01-31T12:00:00.500000Z.
-
-    NaN and times outside the years 1 to 9999 become null.
-    """
-    known = (seconds >= YEAR_1) & (seconds < YEAR_10000)
-    micros = np.round(np.where(known, seconds, 0) * 1e6).astype(np.int64).astype("datetime64[us]")
-    return pa.array(np.datetime_as_string(micros, timezone="UTC").astype(object), pa.string(), mask=~known)

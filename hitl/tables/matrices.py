@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.errors import BadInput, BadTable
-from hitl.tables.columns import Place, as_text, is_vector, repeated, require_columns, require_names, vectors
+from hitl.tables.columns import Place, as_names, is_vector, repeated, require_columns, require_names, vectors
 from hitl.tables.encode import names_of
 from hitl.tables.limits import require_harmless
 from hitl.tables.read import parsing, place_in, read_table
@@ -85,7 +85,9 @@ def read_vectors(path: str | Path, item: str = ITEM) -> tuple[list[str], Array]:
     if own is None or len(numbers) != 1 or len(numbers[0]) != len(own):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise BadTable(f"{path}: expected arrays {ITEMS!r} (N,) and one of numbers (N, D); found {shapes or 'none'}")
-    return require_names(list(map(str, own.tolist())), item, str(path)), numbers[0].astype(np.float64)
+    return require_names(as_names(pa.chunked_array([pa.array(own.tolist())])).to_pylist(), item, str(path)), numbers[
+        0
+    ].astype(np.float64)
 
 
 def vectors_of(table: pa.Table, where: str, item: str = ITEM) -> tuple[list[Any], Array]:
@@ -214,7 +216,7 @@ def as_table(items: Sequence[object], classes: Sequence[object], values: Array, 
     names = [str(int(name) if isinstance(name, float) and name.is_integer() else name) for name in classes]
     if repeated(names) is not None:
         raise BadTable(f"the classes {', '.join(map(str, classes))}: one is named twice")
-    columns = {item: as_text(pa.chunked_array([pa.array(items)]))} if len(items) else {item: pa.array([], pa.string())}
+    columns = {item: as_names(pa.chunked_array([pa.array(items)]))} if len(items) else {item: pa.array([], pa.string())}
     for code, name in enumerate(names):
         columns[f"p_{name}"] = pa.array(values[:, code], from_pandas=True)
     return pa.table(columns)
@@ -231,7 +233,7 @@ def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence
     alone = questions[0].classes if len(questions) == 1 else None
     table = read_probabilities(path, classes=alone)
     require_columns(table, [ITEM], str(path))
-    names = as_text(table.column(ITEM)).to_pylist()
+    names = as_names(table.column(ITEM)).to_pylist()
     rows = [row for row, name in enumerate(names) if name in key_of]
     if not rows:
         raise BadTable(

@@ -3,9 +3,9 @@
     .csv .tsv .jsonl .parquet (.gz allowed)    .xlsx: the first sheet
     .arrow .feather, and the folder that `Dataset.save_to_disk` of Hugging Face writes
 
-Item, annotator and label are text as written: "007" and "NA" stay as they are. If a file is read in parts, memory is
-bounded by a part (in Parquet, by a row group), not by the file. Exceptions are .xlsx and .parquet.gz, which are read
-into memory completely.
+Item, annotator and label are text as written: "007" and "NA" stay as they are. Only whole numbers written as floats
+lose their decimals, because 1 and 1.0 are one name. If a file is read in parts, memory is bounded by a part (in
+Parquet, by a row group), not by the file. Exceptions are .xlsx and .parquet.gz, which are read into memory completely.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from hitl.errors import BadTable, HitlError
 from hitl.tables import parsers
-from hitl.tables.columns import Place, require_columns, row_number, with_text
+from hitl.tables.columns import FILE, Place, require_columns, row_number, with_names
 from hitl.tables.limits import require_fit, require_harmless, require_shape
 from hitl.tables.write import FORMATS, restored, suffix_of
 
@@ -29,9 +29,6 @@ READ = {**FORMATS, ".xlsx": "xlsx"}
 SPREADSHEETS = (".xls", ".xlsb", ".xlsm", ".ods", ".numbers")
 ARROW = (".arrow", ".feather")
 STATE = "state.json"
-
-FILE = b"hitl.file"
-"""Key of a table's schema metadata: the file it was read from."""
 
 
 def format_of(path: Path) -> str:
@@ -50,7 +47,7 @@ def is_arrow(path: Path) -> bool:
 
 
 def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
-    """Read a file as an Arrow table, with the columns named in `text` as strings.
+    """Read a file as an Arrow table, with the columns in `text` as names of items, annotators or labels (`as_names`).
 
     In CSV and Excel, all columns are text, and empty fields are null. In other formats, columns that are not in `text`
     keep their types. Columns of a .csv file may be separated by commas, semicolons or tabs. Raise MissingExtra for
@@ -62,7 +59,7 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
         raise BadTable(f"{path}: cannot be read as {format_of(path)}: the file is empty")
     table = pa.concat_tables(tables) if tables else pa.table({})
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), FILE: str(path)})
-    table = with_text(table, text)
+    table = with_names(table, text)
     require_fit(table, path, text)
     return table
 

@@ -120,13 +120,18 @@ BAD: list[tuple[dict[str, str], list[str], int, str]] = [
     ({"annotations.csv": ""}, [], 65, "the file is empty"),
     ({"annotations.csv": HEAD}, [], 65, "the table is empty"),
     ({"annotations.csv": "task,who,said\n1,ann,x\n"}, [], 65, f"no column 'item'; found task, who, said. {COLUMNS}"),
-    ({"annotations.csv": "task,who,said\n1,ann,x\n"}, ["--item", "task"], 65, "no column 'annotator'"),
+    ({"annotations.csv": "task,who,said\n1,ann,x\n"}, ["--item", "task"], 65, "column 'who' has no label in common"),
     ({"annotations.csv": "task,who,said\n1,a,x\n"}, ["--item", "task", "--anonymous"], 65, "no column 'label'"),
     ({"annotations.csv": f"{HEAD}1,ann,x\n1,bob\n"}, [], 65, "annotations.csv, line 3: 2 fields; expected 3, as the"),
     ({"annotations.csv": f"{HEAD}1,ann,x,y\n"}, [], 65, "annotations.csv, line 2: 4 fields; expected 3, as the first"),
     ({"annotations.csv": f"{HEAD},ann,x\n1,bob,y\n"}, [], 65, "annotations.csv, line 2: the item is empty"),
     ({"annotations.csv": f"\n{HEAD}\n1,ann,x\n\n,ann,x\n"}, [], 65, "annotations.csv, line 6: the item is empty"),
-    ({"annotations.csv": f'{HEAD}"a\nb",ann,x\n2,ann,""\n'}, [], 65, "annotations.csv, line 4: the label is empty"),
+    (
+        {"annotations.csv": f'{HEAD}"a\nb",ann,x\n2,ann,""\n'},
+        ["--strict"],
+        65,
+        "annotations.csv, line 4: the label is empty",
+    ),
     ({"annotations.csv": f"{HEAD}1,ann,x\n"}, [], 65, "found 1 class"),
     ({}, ["--classes", "cat,cow"], 65, "label 'dog' is not one of the 2 expected"),
     ({}, ["--classes", "cat,cow", "--options", "cat,dog"], 65, "cow"),
@@ -201,7 +206,7 @@ def test_an_error_names_the_line_in_every_format(
     run: Run, tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    code, _, err = run("combine", name)
+    code, _, err = run("combine", name, "--strict")
     assert (code, f"hitl: {message}" in err) == (65, True), err
 
 
@@ -210,7 +215,7 @@ def test_an_error_in_a_parquet_file_names_the_row(run: Run, tmp_path: Path) -> N
     from pyarrow import parquet
 
     parquet.write_table(pa.table({"item": ["1", "2"], "annotator": ["a", "b"], "label": ["x", None]}), "a.parquet")
-    assert "hitl: a.parquet, row 1: the label is empty" in run("combine", "a.parquet")[2]
+    assert "hitl: a.parquet, row 1: the label is empty" in run("combine", "a.parquet", "--strict")[2]
 
 
 # -- tables as spreadsheets write them ---------------------------------------------------------------------
@@ -254,7 +259,7 @@ def test_a_sheet_of_excel_is_read_as_text(run: Run, tables: Path, monkeypatch: p
     assert Path("found.csv").read_text() == Path("expected.csv").read_text()
     book.active.append(["9", "ann", None])
     book.save("a.xlsx")
-    assert "hitl: a.xlsx, line 39: the label is empty" in run("combine", "a.xlsx")[2]
+    assert "hitl: a.xlsx, line 39: the label is empty" in run("combine", "a.xlsx", "--strict")[2]
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     code, _, err = run("combine", "a.xlsx")
     assert (code, "hitl-toolkit[excel]" in err, "save the sheet as .csv" in err) == (78, True, True)

@@ -15,7 +15,7 @@ import pytest
 
 from hitl.connectors import table_reading
 from hitl.connectors.tables import Tables
-from hitl.errors import BadTable
+from hitl.errors import BadAnnotations, BadTable
 from hitl.platform import Operation, Page
 from hitl.tables.read import read_table
 
@@ -294,7 +294,7 @@ def test_names_that_are_no_text_are_refused(project: Path, column: pa.Array) -> 
     (project / "annotations.csv").unlink()
     table = pa.table({"item": column, "annotator": ["ann", "bob"], "label": ["yes", "no"]})
     pq.write_table(table, project / "annotations.parquet")
-    with pytest.raises(BadTable, match="expected plain text or numbers"):
+    with pytest.raises(BadTable, match=r"expected (plain text or numbers|one name in each row)"):
         pulled(Tables(project))
 
 
@@ -326,8 +326,9 @@ def test_names_that_differ_in_case_or_spaces_are_told(project: Path) -> None:
     write(project, annotations="item,annotator,label\na,ann,yes\na,ann ,no\nb,bob,Yes\n")
     (page,) = pulled(Tables(project))
     people, labels = page.problems
-    assert people == "the annotators 'ann' and 'ann ' are taken as two; if they are one, write them alike"
-    assert labels == "the labels 'Yes' and 'yes' are taken as two; if they are one, write them alike"
+    told = "are taken as two; if they are one, write them alike, or use"
+    assert people == f"the annotators 'ann' and 'ann ' {told} --trim (source.trim)"
+    assert labels == f"the labels 'Yes' and 'yes' {told} --ignore-case (source.ignore_case)"
     assert [check.detail for check in Tables(project).check() if check.name == "names"] == [people, labels]
     write(project, annotations="item,annotator,label\n" + "".join(f"a,1234567890123456{n},1_{n}\n" for n in range(9)))
     assert pulled(Tables(project))[0].problems == (), "long numbers are identifiers"
@@ -337,8 +338,46 @@ def test_names_that_are_written_otherwise_in_other_tables_are_told(project: Path
     write(project, truth="item,label\nA,yes\na,yes\n", probabilities_net="item,p_no,p_yes\nA ,0.2,0.8\nC,0.5,0.5\n")
     (page,) = pulled(Tables(project))
     truth, model = page.problems
-    assert truth == "known truth: the items 'a' and 'A' are taken as two; if they are one, write them alike"
+    assert truth.startswith("known truth: the items 'a' and 'A' are taken as two; if they are one, write them alike")
     assert model.startswith("model net: the items 'a' and 'A ' are taken as two, as 1 other pair are; if")
-    # items that only truth, or a model, knows are usual
     write(project, truth="item,label\nz,yes\na,yes\n", probabilities_net="item,p_no,p_yes\ny,0.2,0.8\n")
-    assert pulled(Tables(project))[0].problems == ()
+    truth, model = pulled(Tables(project))[0].problems
+    assert truth.startswith(
+        "known truth: 1 of its 2 items is among the 3 of the other tables, 1 is not, for instance 'z'"
+    )
+    assert model.startswith("model net: 0 of its 1 item are among the 3 of the other tables")
+
+
+def test_the_same_rules_for_all_tables_of_a_project(project: Path) -> None:
+    """Ids, spaces, case and missing values are as in `hitl combine`."""
+    write(
+        project,
+        annotations="item,annotator,label,at\n1,ann,Yes ,3/2/2026\n2.0,Ann,no,3/2/2026\n2,bob,NA,3/2/2026\n",
+        truth="item,label\n1.0,YES\n",
+        items="item,text\n1,NA\n2.0,b\n",
+        probabilities_net="item,p_no,p_yes\n1.0,0.2,0.8\n2,NA,NA\n",
+    )
+    rules = {"trim": True, "ignore_case": True, "na": ("NA",)}
+    with pytest.raises(
+        BadAnnotations, match=r"annotations\.csv, line 2, column 'at': '3/2/2026' may be.*source.day_first"
+    ):
+        pulled(Tables(project, time="at", **rules))
+    (page,) = pulled(Tables(project, time="at", day_first=True, **rules))
+    assert page.problems == ()
+    assert {row.key: row.data for row in page.items} == {"1": {"text": "NA"}, "2": {"text": "b"}}
+    answers = {(row.item, row.annotator, row.kind, row.label) for row in page.annotations}
+    assert answers == {
+        ("1", "ann", "answer", "Yes"),
+        ("2", "ann", "answer", "no"),
+        ("2", "bob", "skip", None),
+        ("1", None, "gold", "Yes"),
+    }
+    assert [(row.item, dict(row.probabilities)) for row in page.predictions] == [("1", {"no": 0.2, "Yes": 0.8})]
+    (doubt,) = [told for told in pulled(Tables(project))[0].problems if "missing answers" in told]
+    assert doubt == "annotations: the labels NA look like missing answers; if they are, set source.na"
+
+
+def test_a_list_of_labels_is_refused(project: Path) -> None:
+    write(project, annotations='item,annotator,label\na,ann,yes\na,bob,"[""no"", ""yes""]"\n')
+    with pytest.raises(BadTable, match=r"annotations\.csv, line 3, column 'label': .* is a list.*source\.label"):
+        pulled(Tables(project))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from hitl.annotations import ANONYMOUS, Annotations
-from hitl.errors import BadAnnotations, BadInput, BadTable, ConflictingLabels, SimilarClasses
+from hitl.errors import BadAnnotations, BadInput, BadTable, ConflictingLabels, SimilarNames
 from hitl.evidence import Evidence
 from hitl.tables.encode import natural_order
 from hitl.tables.read import read_table
@@ -190,11 +190,10 @@ def test_a_table_that_does_not_fit_says_where_and_what_was_expected(table: Any, 
         Annotations.from_frame(table, **named)
 
 
-@pytest.mark.parametrize("column", ["item", "label"])
-def test_an_empty_cell_says_its_row(column: str) -> None:
+def test_an_empty_item_says_its_row() -> None:
     frame = pd.DataFrame(rows(("a", "ann", "x"), ("b", "ann", "y"))).astype(object)
-    frame.loc[1, column] = None
-    with pytest.raises(BadAnnotations, match=f"row 1: the {column} is empty; expected a name in every row"):
+    frame.loc[1, "item"] = None
+    with pytest.raises(BadAnnotations, match="row 1: the item is empty; expected a name in every row"):
         Annotations.from_frame(frame)
 
 
@@ -321,7 +320,7 @@ def test_a_date_is_its_midnight() -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ("time", "column 'at' is no time: 'later'; expected ISO 8601 or seconds"),
+        ("time", "row 0, column 'at': 'soon' is no time; expected ISO 8601"),
         ("duration", "column 'at': not numeric"),
     ],
 )
@@ -374,14 +373,14 @@ def test_a_selection_keeps_items_people_and_times() -> None:
 
 
 @pytest.mark.parametrize(
-    "pair", [("Cat", "cat"), ("cat", "cat "), ("big  cat", "big cat"), ("1", "1.0"), ("ﬁn", "fin")]
+    "pair", [("Cat", "cat"), ("cat", "cat "), ("big  cat", "big cat"), ("7", "007"), ("ﬁn", "fin")]
 )
 def test_classes_that_differ_in_case_or_spaces_only_are_told(pair: tuple[str, str]) -> None:
     table = {"item": ["a", "b", "c"], "annotator": ["x", "x", "x"], "label": [*pair, "dog"]}
-    with pytest.warns(SimilarClasses, match=r"the labels .* and .* are taken as two classes; if they are one"):
+    with pytest.warns(SimilarNames, match=r"the labels .* and .* are taken as two; if they are one"):
         found = Annotations.from_frame(table)
     assert found.n_classes == 3
-    with pytest.warns(SimilarClasses):
+    with pytest.warns(SimilarNames):
         Evidence.from_tables({**table, "label": [pair[0], "dog", "dog"]}, truth={"item": ["a"], "label": [pair[1]]})
 
 

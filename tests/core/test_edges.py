@@ -114,6 +114,7 @@ def test_a_file_is_named_with_the_line(tmp_path: Path) -> None:
         adjacency(edge_table(read_table(path, ["item", NEIGHBOUR])), ("a", "b", "c"))
 
 
+@pytest.mark.filterwarnings("ignore::hitl.errors.UnmatchedNames")
 def test_the_items_of_edges_are_items_of_the_evidence() -> None:
     evidence = Evidence.from_tables(PEOPLE, graph=[("c", "d"), ("d", "e", 2.0)])
     assert evidence.annotations.items == ("a", "b", "c", "d", "e")

@@ -16,8 +16,8 @@ from hitl.kinds.kind import kind_of
 from hitl.models.majority import MajorityVote
 from hitl.operations import Judgement
 from hitl.plan import Ask, Done, Plan
-from hitl.tables.encode import iso_8601, seconds_of
 from hitl.tables.read import read_table
+from hitl.tables.times import iso_8601, seconds_of
 from hitl.tables.write import write_table
 
 NAMES = {str(n): f"own {n}" for n in range(5)}

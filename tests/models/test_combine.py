@@ -70,6 +70,7 @@ def test_a_wide_table_is_the_long_one(wide: Any) -> None:
     pd.testing.assert_frame_equal(found.sort_index(), expected.sort_index())
 
 
+@pytest.mark.filterwarnings("ignore::hitl.errors.UnmatchedNames")
 def test_rows_without_labels_stay_items() -> None:
     wide = {"item": ["a", "b", "c"], "ann": ["x", None, "y"], "bob": ["x", None, None], "cy": [None, None, None]}
     assert hitl.combine(wide).items == ("a", "b", "c")

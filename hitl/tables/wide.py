@@ -1,0 +1,97 @@
+"""Convert wide tables, with one row per item and one column per annotator, to long ones, with one row per label."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+import pyarrow as pa
+
+from hitl.errors import BadAnnotations
+from hitl.tables.align import union_of_items
+from hitl.tables.columns import as_typed_names, empty_as_null, repeated, require_columns
+from hitl.tables.encode import Name, Names
+from hitl.tables.read import name_of, place_in
+
+LONG = ("item", "annotator", "label")
+"""Columns of a long table."""
+
+OTHERWISE = "Where each row is one label, name the columns: item=, annotator=, label= (--item, --annotator, --label)"
+
+_INDEX = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
+"""Column names that pandas gives to an index without a name, also in files."""
+
+
+def is_wide(table: pa.Table, item: str, names: Collection[str]) -> bool:
+    """Return True if a table has none of these columns but its items, in a column of this name or in one without."""
+    columns = table.column_names
+    return not {*names} & {*columns} and len(columns) > 1 and (item in columns or bool(_INDEX.fullmatch(columns[0])))
+
+
+def with_item(table: pa.Table, item: str) -> pa.Table:
+    """Return a wide table with its items in the column `item`: the one without a name, if none has this name.
+
+    A column of row numbers beside `item` is left out.
+    """
+    first = table.column_names[0]
+    if item not in table.column_names:
+        renamed = table.rename_columns([item, *table.column_names[1:]])
+        return renamed.replace_schema_metadata(table.schema.metadata)
+    numbers = [str(row) for row in range(table.num_rows)]
+    return table.drop_columns([first]) if _INDEX.fullmatch(first) and table[0].to_pylist() == numbers else table
+
+
+def items_of(wide: pa.Table, others: Mapping[str, pa.Table | None], item: str) -> Names:
+    """Return the items of a wide table, labeled or not, followed by those of other tables: name -> table."""
+    columns = {where: table.column(item) for where, table in others.items() if table is not None}
+    return union_of_items(wide, {name_of(others[where], where): column for where, column in columns.items()}, item)
+
+
+def melted(table: pa.Table, item: str = "item") -> pa.Table:
+    """Convert a wide table to a long one.
+
+    A wide table has one row per item and one column per annotator, with empty fields where there is no label. A long
+    table has one row per label. Raise BadAnnotations if an item has no name or two rows, and if a column has no label
+    in common with the others or holds row numbers.
+    """
+    require_columns(table, [item], name_of(table, "labels"))
+    people = [name for name in table.column_names if name != item]
+    column, where = empty_as_null(as_typed_names(table.column(item))), name_of(table, "")
+    where += ": " if where else ""
+    items: list[Name] = column.to_pylist()
+    if column.null_count:
+        raise BadAnnotations(f"{place_in(table)(items.index(None))}: {item!r} is empty; expected a name in every row")  # type: ignore[arg-type]
+    twice = repeated(items)
+    if twice is not None:
+        raise BadAnnotations(
+            f"{where}item {twice!r} has two rows; expected one row for each item and a column for each annotator. "
+            f"{OTHERWISE}"
+        )
+    if not people:
+        raise BadAnnotations(f"{where}no column beside {item!r}; expected a column for each annotator")
+    index = next((name for name in people if _INDEX.fullmatch(name)), None)
+    if index is not None:
+        raise BadAnnotations(
+            f"{where}column {index!r} holds the row numbers of a table that pandas wrote, and no labels; read the "
+            "file with index_col=0, or drop the column"
+        )
+    labels = {}
+    for name in people:
+        answers = table.column(name)
+        empty = pa.types.is_null(answers.type)  # a column without any value
+        labels[name] = empty_as_null(as_typed_names(answers.cast(pa.string()) if empty else answers))
+    if any(pa.types.is_string(answers.type) for answers in labels.values()):
+        labels = {name: answers.cast(pa.string()) for name, answers in labels.items()}
+    values = {name: set(answers.drop_null().unique().to_pylist()) for name, answers in labels.items()}
+    for name, own in values.items():
+        others = set().union(*(theirs for other, theirs in values.items() if other != name))
+        if own and others and own.isdisjoint(others):  # it holds something else
+            raise BadAnnotations(
+                f"{where}column {name!r} has no label in common with the other columns (for instance "
+                f"{min(map(str, own))!r}); expected a column for each annotator. {OTHERWISE}"
+            )
+    long = pa.concat_tables(
+        pa.table([column, pa.array([name] * len(items), pa.string()), answers], names=LONG)
+        for name, answers in labels.items()
+    )
+    return long.filter(long.column("label").is_valid())
