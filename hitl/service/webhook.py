@@ -2,15 +2,14 @@
 
 A webhook is a hint that something has changed. It is unsigned and sent once, and an annotator's request on the platform
 waits for our response. We therefore respond at once, and read the platform afterwards. Anyone who can reach the port
-can send anything, so the secret is compared before the body is read. The body is limited in size and time, and only its
-action is used.
+can send anything, so the secret is compared before the body is read. The body is limited in size, and only its action
+is used. `hitl.service.door` limits connections and times.
 
 `hitl serve` includes the route. `hitl schedule` serves it with /health at `schedule.webhook`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import socket
@@ -18,22 +17,18 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import h11
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hitl.errors import BadSettings
+from hitl.service.door import BACKLOG, bounds
 
 SECRET_HEADER = "X-Hitl-Secret"
 LARGEST_BODY = 1_000_000
 """Maximum bytes of a body that are read for its action. A larger one counts as a hint without being read."""
-SECONDS = 10.0  # seconds that a client has to send its headers, and again to send its body
-CONNECTIONS = 32
-"""Maximum number of open connections to `hitl schedule`. Further ones are refused."""
 CONCERNS_LABELS = ("ANNOTATION", "TASK")
 """Prefixes of Label Studio's actions that can change a plan. What a run pushes triggers no such action."""
 
@@ -89,54 +84,21 @@ def concerns_labels(body: bytes) -> bool:
     return not isinstance(action, str) or action.upper().startswith(CONCERNS_LABELS)
 
 
-async def read_body(request: Request, most: int, seconds: float | None = None, *, keep: bool = True) -> bytes | None:
-    """Return the body, or None if it is larger than `most` bytes, too slow, or cut off.
-
-    `seconds`: time limit (None: SECONDS). `keep` False: discard what is read and return b"".
-    """
+async def read_body(request: Request, most: int, *, keep: bool = True) -> bytes | None:
+    """Return the body, or None if it is larger than `most` bytes or cut off. `keep` False: return b"" instead."""
     length = request.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and (len(length) > 19 or int(length) > most):
         return None
     read, parts = 0, []
     try:
-        async with asyncio.timeout(seconds or SECONDS):
-            async for part in request.stream():
-                read += len(part)
-                if read > most:
-                    return None
-                parts += [part] if keep else []
-    except (TimeoutError, ClientDisconnect):
+        async for part in request.stream():
+            read += len(part)
+            if read > most:
+                return None
+            parts += [part] if keep else []
+    except ClientDisconnect:
         return None
     return b"".join(parts)
-
-
-class Impatient(H11Protocol):
-    """HTTP/1.1 protocol that disconnects clients whose headers do not arrive in time. Uvicorn would wait forever."""
-
-    _deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer."""
-        super().connection_made(transport)
-        self._deadline = self.loop.call_later(SECONDS, transport.abort)
-
-    def data_received(self, data: bytes) -> None:
-        """Start the timer with the first byte of a request; stop it once its headers have arrived."""
-        if self._deadline is None and self.conn.their_state is h11.IDLE:
-            self._deadline = self.loop.call_later(SECONDS, self.transport.abort)
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:
-            self._stop_clock()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
-        self._stop_clock()
-        super().connection_lost(exc)
-
-    def _stop_clock(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
 
 
 class Listener(threading.Thread):
@@ -159,14 +121,10 @@ class Listener(threading.Thread):
         host, _, port = address.rpartition(":")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._socket = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=CONNECTIONS)
+            self._socket = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=BACKLOG)
         except OSError as error:
             raise BadSettings(f"schedule.webhook: cannot listen at {address}: {error.strerror or error}") from None
-        config = uvicorn.Config(
-            app, http=Impatient, ws="none", limit_concurrency=CONNECTIONS, log_config=None, access_log=False,
-            server_header=False, timeout_graceful_shutdown=1,
-        )  # fmt: skip
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(uvicorn.Config(app, timeout_graceful_shutdown=1, **bounds()))
 
     @property
     def port(self) -> int:

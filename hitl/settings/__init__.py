@@ -246,11 +246,12 @@ class ServeSettings(Section):
     """Settings of `hitl serve`.
 
     `suggest`: what annotators see before they answer if hitl is the model backend of Label Studio: predictions of the
-    project's models, the consensus, or nothing. `url`: URL of the pages, for links in events.
+    project's models, the consensus, or nothing. `url`: URL of the pages. `hosts`: their other host names; "*": any.
     """
 
     suggest: Literal["model", "consensus", "never"] = "model"
     url: Annotated[str, AfterValidator(check(_require_url))] | None = None
+    hosts: tuple[Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_.-]+)$")], ...] = ()
 
 
 class LimitSettings(Section):

@@ -24,7 +24,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError
 
 from hitl.errors import BadInput, MissingExtra, StoreError
 from hitl.store import schema
@@ -247,6 +247,8 @@ class Database:
     def _in_words(self) -> Iterator[None]:
         try:
             yield
+        except DataError as error:
+            raise BadInput(f"{self.name}: this cannot be stored: {self.without_secrets(str(error.orig))}") from None
         except DBAPIError as error:
             raise StoreError(self._sentence(str(error.orig), connecting=error.statement is None)) from None
         except UnicodeEncodeError as error:

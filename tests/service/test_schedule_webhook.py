@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from typing import Any
 import pytest
 
 from hitl.errors import BadSettings
-from hitl.service import webhook
+from hitl.service import door
 from hitl.service.loops import url_of
-from hitl.service.webhook import Listener, concerns_labels
+from hitl.service.webhook import Listener, Trouble, concerns_labels
 from tests.command_line import Run
 from tests.scheduled import project, until
 
@@ -64,16 +65,43 @@ def test_a_secret_that_no_header_carries_is_refused() -> None:
         Listener("127.0.0.1:0", "gehe\u00efm", {}, lambda: None)
 
 
-def test_a_client_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook, "SECONDS", 0.5)
-    server = Listener("127.0.0.1:0", "s3cret", {}, lambda: None)
+ASKED = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+SENT = b"POST /webhook/p HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\nX-Hitl-Secret: "
+
+
+@pytest.mark.parametrize(
+    ("first", "answer"),
+    [(b"", b""), (ASKED, b"200 OK"), (SENT + b"s3cret\r\n\r\n", b""), (SENT + b"wrong\r\n\r\n", b"401")],
+    ids=["headers", "second request", "body", "body after the answer"],
+)
+def test_a_client_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, first: bytes, answer: bytes) -> None:
+    with hurried(monkeypatch) as server, socket.create_connection(("127.0.0.1", server.port), timeout=20) as sent:
+        sent.sendall(first)
+        if answer:
+            assert answer in sent.recv(1000)
+        assert _is_cut_off(sent)
+
+
+def test_a_client_that_reads_no_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = {"status": "x" * 20_000_000}  # much more than buffers hold
+    with (
+        hurried(monkeypatch, lambda: large) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as sent,
+    ):
+        sent.sendall(ASKED)
+        with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
+            until(lambda: sent.send(b"x") == 0)
+
+
+@contextmanager
+def hurried(monkeypatch: pytest.MonkeyPatch, trouble: Trouble = lambda: None) -> Iterator[Listener]:
+    """A server that waits half a second for everything."""
+    for name in ("HEAD_SECONDS", "BODY_SECONDS", "STALL_SECONDS"):
+        monkeypatch.setattr(door, name, 0.5)
+    monkeypatch.setattr(door, "TICK", 0.1)
+    server = Listener("127.0.0.1:0", "s3cret", {"p": lambda: None}, trouble)
     server.start()
-    for first in (b"", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):  # the second request on a connection too
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sent:
-            sent.sendall(first)
-            if first:
-                assert b"200 OK" in sent.recv(1000)
-            assert _is_cut_off(sent)
+    yield server
     server.stop()
 
 
@@ -92,19 +120,20 @@ def _is_cut_off(sent: socket.socket) -> bool:
     return False
 
 
-def test_so_many_connections_are_served_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook, "CONNECTIONS", 3)
+def test_the_connection_that_waits_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "CONNECTIONS", 3)
     server = Listener("127.0.0.1:0", "s3cret", {}, lambda: None)
     server.start()
-    held = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(3)]
+    held = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(3)]
     for each in held:
         each.sendall(b"GET /hea")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as late:
-        late.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"503 Service Unavailable" in late.recv(1000)
+    assert asked(server.port, "GET", "/health") == (200, {"status": "ok"})
+    with pytest.raises(ConnectionResetError):
+        held[0].recv(1000)
+    held[2].sendall(b"lth HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"200 OK" in held[2].recv(1000)
     for each in held:
         each.close()
-    until(lambda: asked(server.port, "GET", "/health") == (200, {"status": "ok"}))
     server.stop()
 
 

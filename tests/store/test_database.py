@@ -159,6 +159,11 @@ def test_text_that_is_no_unicode(store: Store) -> None:
     assert store.cursor("p") is None
 
 
+def test_text_that_a_database_does_not_take_is_no_failure_of_it(postgres_url: str) -> None:
+    with Store(postgres_url) as store, pytest.raises(BadInput, match="NUL"):
+        store.send_back("p", "i1", "ann", "lead", "a\0b")
+
+
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     folder = tmp_path / "50 % of %41 ünïts? #1"
     folder.mkdir()

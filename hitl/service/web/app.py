@@ -18,11 +18,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import structlog
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import hitl
@@ -31,6 +32,7 @@ from hitl.service.web import operating, responses
 from hitl.service.web.access import routes as access_routes
 from hitl.service.web.access.accounts import Accounts
 from hitl.service.web.access.guard import declared, public
+from hitl.service.web.access.hosts import ANY, OwnHosts
 from hitl.service.web.access.proxies import NO_PROXIES, Proxies, TrustProxies
 from hitl.service.web.backend import router as backend_router
 from hitl.service.web.background import Studies
@@ -60,14 +62,22 @@ scripts.
 """
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+CUT_OFF = 499  # status in log and metrics, as nginx has it
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods counted by name. Others are counted together, because clients can send any and each adds a time series."""
 
 
 def application(
-    projects: Projects, accounts: Accounts, proxies: Proxies = NO_PROXIES, loops: Loops | None = None
+    projects: Projects,
+    accounts: Accounts,
+    proxies: Proxies = NO_PROXIES,
+    loops: Loops | None = None,
+    names: frozenset[str] = frozenset({ANY}),
 ) -> FastAPI:
-    """Build the service, which also runs the projects' loops. Raises BadSettings if a route declares no access."""
+    """Build the service, which also runs the projects' loops. Raises BadSettings if a route declares no access.
+
+    `names`: its host names (`own_names`).
+    """
     loops = loops or Loops((), lambda *_: None)
 
     @asynccontextmanager
@@ -102,6 +112,7 @@ def application(
     app.include_router(webhook_router(hints, secret, public))
     app.include_router(backend_router(projects, allowed))
     declared(app)
+    app.add_middleware(OwnHosts, names=names)
     app.add_middleware(RequestContext, registry=app.state.registry)
     app.add_middleware(TrustProxies, proxies=proxies)
     return app
@@ -112,7 +123,7 @@ class RequestContext:
 
     The id is the request's X-Request-ID if it is short and plain, else random. The log leaves out query, body and
     headers, which may hold secrets. The response to HEAD is that to GET without its body. The response to an unexpected
-    error is 500, with the id.
+    error is 500, with the id. A client that hangs up within its request counts as CUT_OFF. Redirects name no host.
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
@@ -138,7 +149,7 @@ class RequestContext:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_headers(message, number)]
+                message["headers"] = _headers(message, number)
             elif method == "HEAD":
                 message = {**message, "body": b""}
             await send(message)
@@ -157,6 +168,8 @@ class RequestContext:
 
         try:
             await self._app(scope, receive, checked)
+        except ClientDisconnect:
+            status = status or CUT_OFF
         except Exception as error:
             if status:
                 raise  # part of the response has been sent
@@ -173,6 +186,16 @@ class RequestContext:
 
 
 def _headers(message: Message, number: str) -> list[tuple[bytes, bytes]]:
-    there = {name.lower() for name, _ in message.get("headers", ())}
-    ours = {**HEADERS, "X-Request-ID": number}
-    return [(name.encode(), value.encode()) for name, value in ours.items() if name.lower().encode() not in there]
+    """Return the headers of a response with ours added. Redirects become paths: the framework repeats any Host."""
+    headers = [
+        (name, _path(value) if name.lower() == b"location" else value) for name, value in message.get("headers", ())
+    ]
+    there, ours = {name.lower() for name, _ in headers}, {**HEADERS, "X-Request-ID": number}
+    added = ((name.encode(), value.encode()) for name, value in ours.items() if name.lower().encode() not in there)
+    return [*headers, *added]
+
+
+def _path(location: bytes) -> bytes:
+    """Return path and query of a URL. It starts with a single slash, because browsers read a host after two."""
+    _, _, path, query, fragment = urlsplit(location)
+    return urlunsplit((b"", b"", b"/" + path.lstrip(b"/"), query, fragment))

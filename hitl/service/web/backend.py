@@ -30,8 +30,6 @@ from hitl.service.webhook import read_body
 LARGEST_BODY = 64 * 2**20
 """Maximum bytes of a request. Label Studio sends tasks with all their annotations."""
 
-SECONDS = 60.0  # maximum seconds to read a request
-
 Allowed = Callable[[str, str, str], bool]
 """Function of (user, password, project) that returns True if the user may ask for suggestions in the project."""
 
@@ -102,7 +100,7 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
     @public
     async def predict(request: Request, one: Watched = of_project) -> dict[str, list[Any]]:
         """Suggest answers to tasks."""
-        body = await read_body(request, LARGEST_BODY, SECONDS)
+        body = await read_body(request, LARGEST_BODY)
         if body is None:
             raise HTTPException(413, f"expected {LARGEST_BODY} bytes at most: ask for fewer tasks at a time")
         return await run_in_threadpool(_predicted, one, body)
@@ -111,7 +109,7 @@ def router(projects: Mapping[str, Watched], allowed: Allowed) -> APIRouter:
     @public
     async def webhook(project: str, request: Request) -> dict[str, str]:
         """Take what Label Studio tells every backend, without a password: nothing follows from it."""
-        await read_body(request, LARGEST_BODY, SECONDS, keep=False)
+        await read_body(request, LARGEST_BODY, keep=False)
         return {"status": "ok"}
 
     return routes

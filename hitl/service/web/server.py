@@ -14,18 +14,21 @@ import uvicorn
 from fastapi import FastAPI
 
 from hitl.errors import BadSettings
+from hitl.service.door import LineLimit, bounds
 from hitl.service.loops import Loops
 from hitl.service.web.access.accounts import Accounts
 from hitl.service.web.access.guard import is_loopback
+from hitl.service.web.access.hosts import ANY, own_names
 from hitl.service.web.access.proxies import NO_PROXIES, Proxies
 from hitl.service.web.access.roles import Role
 from hitl.service.web.app import application
 from hitl.service.web.projects import Projects
-from hitl.service.webhook import Impatient
 
 FIRST = "admin"  # name of the user that is created if there is no user and no token yet
 
 LEAST_SECONDS = 20  # seconds that open requests get to finish when the service stops
+
+LINES_PER_SECOND = 10.0  # lines of one kind in the log, such as requests; more may come in a burst
 
 LOGGED = (
     "due",
@@ -67,23 +70,26 @@ def serve(
         say(f"serving {', '.join(projects)} at http://{f'[{host}]' if ':' in host else host}:{port}")
         if not accounts.anybody():
             say(_first_user(accounts))
-        app = service(projects, accounts, proxies, scheduler=scheduler)
-        uvicorn.run(
-            app, host=host, port=port, http=Impatient, log_config=None, access_log=False,
-            server_header=False, proxy_headers=False, timeout_graceful_shutdown=LEAST_SECONDS,
-        )  # fmt: skip
+        names = own_names((project.settings.serve for project in projects.values()), host, proxies)
+        app = service(projects, accounts, proxies, scheduler=scheduler, names=names)
+        uvicorn.run(app, host=host, port=port, timeout_graceful_shutdown=LEAST_SECONDS, **bounds())
     finally:
         projects.stop()
 
 
 def service(
-    projects: Projects, accounts: Accounts, proxies: Proxies = NO_PROXIES, *, scheduler: bool = True
+    projects: Projects,
+    accounts: Accounts,
+    proxies: Proxies = NO_PROXIES,
+    *,
+    scheduler: bool = True,
+    names: frozenset[str] = frozenset({ANY}),
 ) -> FastAPI:
     """Build the application of `hitl serve`, with the projects' loops; `scheduler`: the loops also do the runs."""
     loops = Loops(tuple(projects.values()), _log_run, runs=scheduler, follows=True, pulled=projects.wake)
     for one, loop in zip(projects.values(), loops.loops, strict=True):
         one.loop = loop
-    return application(projects, accounts, proxies, loops)
+    return application(projects, accounts, proxies, loops, names)
 
 
 def require_credentials(host: str, accounts: Accounts, proxies: Proxies = NO_PROXIES) -> None:
@@ -100,6 +106,7 @@ def log(as_json: bool) -> None:
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[
+            LineLimit(LINES_PER_SECOND),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

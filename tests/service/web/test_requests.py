@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hitl.service.web.access.proxies import Proxies
 from hitl.service.web.app import HEADERS
 from tests.service.web.served import Crowd, Served, served_crowd, serving
 
@@ -50,12 +49,3 @@ def test_what_is_not_foreseen_has_the_headers_and_the_number_too(
     assert "p" not in answer.json()["error"]["message"].split()
     assert answer.headers["x-request-id"] == answer.json()["error"]["request_id"] == "abc"
     assert {name: answer.headers[name] for name in HEADERS} == HEADERS
-
-
-def test_a_redirect_names_the_scheme_that_the_browser_has(served: Served) -> None:
-    served.proxies = Proxies.of(["10.0.0.0/24"])
-    for address, scheme in (("10.0.0.7", "https"), ("203.0.113.9", "http")):
-        client = served.client_from(address)
-        answer = client.get("/projects/p/runs/", headers={"X-Forwarded-Proto": "https"})
-        assert answer.status_code == 307
-        assert answer.headers["location"].startswith(f"{scheme}://")

@@ -24,8 +24,9 @@ SENT_BACK = ("item", "text", "annotator", "note", "by", "since", "state")
 
 REASONS = 8  # maximum reasons shown why items are done
 
-Item = Annotated[str, Form(max_length=2000, description="The item's id")]
-Annotator = Annotated[str, Form(max_length=2000, description="The name of the annotator")]
+NO_NUL = r"^[^\x00]*$"  # pattern of text that every database stores
+Item = Annotated[str, Form(max_length=2000, pattern=NO_NUL, description="The item's id")]
+Annotator = Annotated[str, Form(max_length=2000, pattern=NO_NUL, description="The name of the annotator")]
 
 
 @router.get("/projects/{project}/plan", summary="What is asked next", responses=PAGE)
@@ -95,7 +96,7 @@ def send_back(
     visit: Leading,
     item: Item,
     annotator: Annotator,
-    note: Annotated[str, Form(max_length=1000, description="What to look at")] = "",
+    note: Annotated[str, Form(max_length=1000, pattern=NO_NUL, description="What to look at")] = "",
 ) -> Response:
     """Ask this annotator about the item in the next plan, before all others. A new answer of theirs ends it."""
     snapshot, project = visit.snapshot, visit.one.name

@@ -42,3 +42,9 @@ def test_a_file_is_loaded_once(served: Served, name: str) -> None:
     again = served.client.get(f"/static/{name}", headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert served.client.get("/static/none.js").status_code == 404
+
+
+@pytest.mark.parametrize("field", ["item", "annotator", "note"])
+def test_a_nul_in_a_field_is_refused(served: Served, field: str) -> None:
+    given = {"item": "item 1", "annotator": "ann", "note": "look", field: "a\0b"}
+    assert served.client.post("/projects/p/rework", data=given).status_code == 422
