@@ -23,13 +23,13 @@ ROLES = tuple(role.word for role in Role)
 NONE = "none"
 
 users = typer.Typer(
-    name="users", no_args_is_help=True, help="Who may log in to `hitl serve`: users, their roles and passwords."
+    name="users", no_args_is_help=True, help="Manage the users of `hitl serve`, their roles and passwords."
 )
-tokens = typer.Typer(name="tokens", no_args_is_help=True, help="API tokens: with what programs ask `hitl serve`.")
+tokens = typer.Typer(name="tokens", no_args_is_help=True, help="Manage the API tokens of `hitl serve`.")
 
 Name = Annotated[str, typer.Argument(help="Name of the user.")]
-OneRole = Annotated[str, one_of("What it may do, one of: {}.", ROLES)]
-OneProject = Annotated[str | None, opt("Name of a project; default: all projects.")]
+OneRole = Annotated[str, one_of("Role, one of: {}.", ROLES)]
+OneProject = Annotated[str | None, opt("Project name; default: all projects.")]
 FromInput = Annotated[bool, opt("Read the password from standard input.", "--password-stdin")]
 
 
@@ -60,11 +60,9 @@ def add_user(
     project: OneProject = None,
     password_stdin: FromInput = False,
     no_password: Annotated[
-        bool, opt("The user comes by the reverse proxy alone; see `hitl serve`.", "--no-password")
+        bool, opt("No password: the user logs in through the reverse proxy only; see `hitl serve`.", "--no-password")
     ] = False,
-    if_missing: Annotated[
-        bool, opt("Do nothing where there is such a user already, for deployments.", "--if-missing")
-    ] = False,
+    if_missing: Annotated[bool, opt("Do nothing if the user exists, for deployments.", "--if-missing")] = False,
 ) -> None:
     """Add a user with a role; asks for the password."""
     wanted = Role.of(role)
@@ -101,7 +99,7 @@ def set_role(
     where: Where,
     project: OneProject = None,
 ) -> None:
-    """Give a user another role in a project or in all; none takes it away."""
+    """Change a user's role in one project or in all. The role `none` removes access."""
     wanted = None if role == NONE else Role.of(role)
     with where.opened() as accounts:
         accounts.set_role(name, wanted, project)
@@ -126,13 +124,13 @@ def remove_user(name: Name, where: Where) -> None:
 
 @command(tokens, "create")
 def create_token(
-    name: Annotated[str, typer.Argument(help="What it is for.")],
+    name: Annotated[str, typer.Argument(help="Purpose of the token.")],
     role: OneRole,
     where: Where,
     project: OneProject = None,
     as_json: Json = False,
 ) -> None:
-    """Make an API token and print it: it is shown this once."""
+    """Create an API token and print it. It is shown only once."""
     wanted = Role.of(role)
     with where.opened() as accounts:
         made = accounts.create_token(name, wanted, project)
@@ -157,9 +155,9 @@ def list_tokens(where: Where, as_json: Json = False) -> None:
 
 @command(tokens, "revoke")
 def revoke_token(
-    token: Annotated[str, typer.Argument(help="Its id, as `hitl tokens list` shows it.")], where: Where
+    token: Annotated[str, typer.Argument(help="Token id, from `hitl tokens list`.")], where: Where
 ) -> None:
-    """End an API token: programs that have it are refused at once."""
+    """Revoke an API token. Programs that use it are refused at once."""
     with where.opened() as accounts:
         accounts.revoke(token)
     show.line(f"revoked {token}")

@@ -28,7 +28,7 @@ from hitl.cli.options import examples, opt
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.registry import COMBINERS
 
-WHAT = "Turn what annotators and models say about items into labels, and decide what to ask next, and whom."
+WHAT = "Combine the answers of annotators and models into labels, and plan who should label what next."
 NAMES = (
     f"Methods: {', '.join(COMBINERS)}.",
     f"Policies: {', '.join(POLICIES)}.",
@@ -62,14 +62,16 @@ def root(
 
 
 def demo(
-    label_studio: Annotated[bool, opt("Through a real Label Studio started here.", "--label-studio")] = False,
-    output: Annotated[Path, opt("The report.", "--output", "-o")] = Path("hitl-demo-report.html"),
-    items: Annotated[int, opt("With --label-studio: how many of the 800 items.", min=10, max=800)] = 40,
-    keep: Annotated[bool, opt("With --label-studio: leave the server running to look at.", "--keep/--stop")] = True,
-    served: Annotated[bool, opt("As a page to look at, while labels come in.", "--serve")] = False,
-    address: Annotated[str, opt("With --serve: where to listen, host:port.")] = "127.0.0.1:8500",
+    label_studio: Annotated[
+        bool, opt("Run through a real Label Studio, started on this machine.", "--label-studio")
+    ] = False,
+    output: Annotated[Path, opt("Report to write.", "--output", "-o")] = Path("hitl-demo-report.html"),
+    items: Annotated[int, opt("With --label-studio: number of items, at most 800.", min=10, max=800)] = 40,
+    keep: Annotated[bool, opt("With --label-studio: leave the server running.", "--keep/--stop")] = True,
+    served: Annotated[bool, opt("Show it as a web page while labels come in.", "--serve")] = False,
+    address: Annotated[str, opt("With --serve: address to listen on, host:port.")] = "127.0.0.1:8500",
 ) -> None:
-    """Replay 164 real annotators through the loop: what is asked next, and what it saves."""
+    """Replay the recorded labels of 164 real annotators to see what planning saves."""
     from hitl.tables.write import require_folder
 
     if served:

@@ -28,10 +28,12 @@ FOR_SPANS = ("annotations", "method", "paper", "truth", "item", "annotator", "la
 class Results:
     """Options for printing and writing the consensus. Raises BadSettings for contradictory options."""
 
-    output: Annotated[Path | None, opt("Consensus: item, label, confidence, p_<class>.", "--output", "-o")] = None
-    save: Annotated[Path | None, opt("Save the whole consensus (.npz) for Consensus.load.")] = None
+    output: Annotated[
+        Path | None, opt("Table of labels to write: item, label, confidence, p_<class>.", "--output", "-o")
+    ] = None
+    save: Annotated[Path | None, opt("Save the consensus (.npz), to load it in Python with Consensus.load.")] = None
     as_json: Json = False
-    labels: Annotated[bool, opt("With --json: the label of every item too.", "--labels")] = False
+    labels: Annotated[bool, opt("With --json: also print the label of every item.", "--labels")] = False
     annotators_output: AnnotatorsOutput = None
 
     def __post_init__(self) -> None:
@@ -70,9 +72,7 @@ def combine(
     given: Given,
     results: Results,
     where: Engine,
-    texts: Annotated[
-        Path | None, opt("For spans of texts (document, annotator, start, end, label): document, text.")
-    ] = None,
+    texts: Annotated[Path | None, opt("Texts of annotated spans: columns document, text.")] = None,
     config: Config = HERE,
 ) -> None:
     """Fuse labels (and model probabilities) into the best-supported label of every item."""

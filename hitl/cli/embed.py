@@ -27,27 +27,25 @@ class How:
     """Options for what to embed, and how."""
 
     text: Annotated[str | None, opt("Column of the text.")] = None
-    image: Annotated[str | None, opt("Column of the image: a path, or an address.")] = None
+    image: Annotated[str | None, opt("Column of the image: a path or a URL.")] = None
     columns: Annotated[str | None, opt("Comma-separated columns: numbers are scaled, others one-hot.")] = None
     image_folder: flags.ImageFolder = None
     model: Annotated[
         str | None,
         opt(
-            "tfidf (texts; the default), torchvision:NAME (images), or module:callable or file.py:callable: your "
-            "code, which is run, and which gives a row of numbers for each text or image of a list.",
+            "tfidf (for texts, the default), torchvision:NAME (for images), or your code as module:callable or "
+            "file.py:callable, which returns a row of numbers per text or image.",
             "--model",
             "-m",
         ),
     ] = None
     weights: Annotated[
-        str | None, opt("Of a torch model: a file, a name torchvision knows (DEFAULT: downloads), or random.")
+        str | None, opt("Weights of a torch model: a file, a torchvision name (DEFAULT downloads them), or random.")
     ] = None
-    dimensions: Annotated[
-        int | None, opt("How many numbers each item has; default: the model's; tfidf: 100.", min=1)
-    ] = None
+    dimensions: Annotated[int | None, opt("Numbers per item; default: the model's, or 100 for tfidf.", min=1)] = None
     missing: Annotated[
         Literal["skip", "refuse"],
-        opt("An item that nothing can be made of is left without (skip), or an error (refuse)."),
+        opt("If an item cannot be embedded: leave it without features (skip), or fail (refuse)."),
     ] = "skip"
     device: flags.Device = "auto"
 
@@ -73,20 +71,16 @@ def embed(
     where: Engine,
     items: flags.ItemTable = None,
     project: Annotated[
-        bool, opt("The items of the project instead, as hitl.toml says: features.", "--project")
+        bool, opt("Embed the items of the project, as [features] of hitl.toml says.", "--project")
     ] = False,
     config: Config = HERE,
     item: flags.ItemColumn = "item",
-    output: Annotated[
-        Path | None, opt("Features to write: item and numbers (.parquet, .csv).", "--output", "-o")
-    ] = None,
-    cache: Annotated[
-        Path | None, opt("File that keeps what was embedded, by its content; default: beside the output.")
-    ] = None,
-    batch_size: Annotated[int, opt("Items a model sees at once.", min=1)] = 64,
+    output: Annotated[Path | None, opt("Table of features to write (.parquet, .csv).", "--output", "-o")] = None,
+    cache: Annotated[Path | None, opt("Cache of embedded content; default: beside the output.")] = None,
+    batch_size: Annotated[int, opt("Items per batch.", min=1)] = 64,
     as_json: Json = False,
 ) -> None:
-    """Make features of items. What was embedded before is kept: the same command embeds only what is new."""
+    """Compute features of items. Run it again to embed only new items."""
     from hitl.models.predictors.features import describe_left_out
     from hitl.tables.matrices import write_vectors
     from hitl.tables.write import require_distinct, require_writable

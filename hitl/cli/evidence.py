@@ -40,21 +40,21 @@ class Files:
         typer.Argument(help="Annotations (CSV, JSON Lines, Parquet), or a folder of shards. Omit inside a project."),
     ] = None
     method: flags.Method = None
-    paper: Annotated[bool, opt("With the settings of the paper that --method names, not with hitl's own.")] = False
+    paper: Annotated[bool, opt("Use the settings of the method's paper instead of hitl's defaults.")] = False
     probabilities: flags.Probabilities = None
     features: Annotated[
-        Path | None, opt("Features of the items, for what learns from them: item and columns of numbers, or .npz.")
+        Path | None, opt("Features of items, for methods that learn from them: item and numeric columns, or .npz.")
     ] = None
     graph: Annotated[
-        Path | None, opt("Items that are linked, for methods that use a graph: item, neighbour and perhaps weight.")
+        Path | None, opt("Links between items, for methods that use a graph: item, neighbour and optionally weight.")
     ] = None
     neighbours: Annotated[
-        int | None, opt("In place of --graph: link each item to this many others with the nearest --features.", min=1)
+        int | None, opt("Instead of --graph: link each item to this many nearest items by --features.", min=1)
     ] = None
-    items: Annotated[Path | None, opt("Table whose items, in order, name the rows of arrays without names (.npy).")] = (
+    items: Annotated[Path | None, opt("Table whose items name, in order, the rows of arrays without ids (.npy).")] = (
         None
     )
-    truth: Annotated[Path | None, opt("Known labels: columns item, label.")] = None
+    truth: Annotated[Path | None, opt("Known answers: columns item, label.")] = None
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Columns:
     """Options for the columns of tables, and for the labels that are allowed."""
 
     item: flags.ItemColumn = "item"
-    annotator: Annotated[str, opt("Column of the annotator; an empty field is anonymous.")] = "annotator"
+    annotator: Annotated[str, opt("Column of the annotator; an empty cell is anonymous.")] = "annotator"
     label: Annotated[str, opt("Column of the label.")] = "label"
-    time: Annotated[str | None, opt("Column of the time: the latest answer of an annotator counts.")] = None
-    classes: Annotated[str | None, opt("Comma-separated classes; default: the labels seen.")] = None
-    options: Annotated[str | None, opt("Comma-separated legal answers, if there are more than the classes.")] = None
-    anonymous: Annotated[bool, opt("No annotator has an id: one pool, one confusion matrix.")] = False
+    time: Annotated[str | None, opt("Column of the time: an annotator's latest answer counts.")] = None
+    classes: Annotated[str | None, opt("Comma-separated classes; default: the labels in the table.")] = None
+    options: Annotated[str | None, opt("Comma-separated allowed answers, if there are more than the classes.")] = None
+    anonymous: Annotated[bool, opt("Annotators have no ids: treat them as one.")] = False
     strict: Annotated[bool, opt("An empty label, and two different answers of one annotator, are errors.")] = False
     trim: Annotated[bool, opt("Ignore spaces around names of items, annotators and labels.", "--trim")] = False
     ignore_case: Annotated[bool, opt("Take names that differ only in case as one.", "--ignore-case")] = False

@@ -56,30 +56,36 @@ Configs = Annotated[
 Access = Annotated[
     str | None,
     opt(
-        "Database of the users and tokens of `hitl serve`; default: the store of the (first) project.",
+        "Database with the users and tokens of `hitl serve`; default: the store of the first project.",
         "--access",
         envvar="HITL_SERVE_ACCESS",
     ),
 ]
-Json = Annotated[bool, opt("Print JSON for machines; no progress.", "--json")]
-DryRun = Annotated[bool, opt("Show what would happen; change nothing.", "--dry-run")]
-Output = Annotated[Path | None, opt("Everything as a table, one row each.", "--output", "-o")]
+Json = Annotated[bool, opt("Print JSON, without progress.", "--json")]
+DryRun = Annotated[bool, opt("Show what would happen without changing anything.", "--dry-run")]
+Output = Annotated[Path | None, opt("Table to write.", "--output", "-o")]
 AnnotatorsOutput = Annotated[
-    Path | None, opt("Annotators: annotator, labels, accuracy, low, high (95 %).", "--annotators-output")
+    Path | None,
+    opt("Table of annotators to write: annotator, labels, accuracy, low, high (95 %).", "--annotators-output"),
 ]
 SavedConsensus = Annotated[
-    Path | None, opt("A consensus saved with `hitl combine --save` over the same files, to judge by.")
+    Path | None, opt("Consensus of the same files, saved by `hitl combine --save`, to compare with.")
 ]
-OneQuestion = Annotated[str | None, opt("Which question, if the project has several.", "--question")]
-Method = Annotated[str | None, one_of("What combines, one of: {}.", COMBINERS, "--method", "-m")]
+OneQuestion = Annotated[str | None, opt("Question, if the project has several.", "--question")]
+Method = Annotated[str | None, one_of("Method, one of: {}.", COMBINERS, "--method", "-m")]
 Probabilities = Annotated[
-    list[str] | None, opt("MODEL=FILE: item, p_<class>; or .npz, Hugging Face. Repeat.", "--probabilities", "-p")
+    list[str] | None,
+    opt(
+        "Model probabilities, MODEL=FILE: columns item, p_<class>; also .npz and Hugging Face. Repeat for more models.",
+        "--probabilities",
+        "-p",
+    ),
 ]
 ItemColumn = Annotated[str, opt("Column of the item.")]
 ItemTable = Annotated[Path | None, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")]
-ImageFolder = Annotated[Path | None, opt("Where the images are; default: beside the table.")]
-Device = Annotated[str, opt("Where a torch model runs: auto, cpu, cuda, cuda:1.")]
-Scheduler = Annotated[str | None, opt("Dask: address of a scheduler (tcp://host:8786); else workers of this machine.")]
+ImageFolder = Annotated[Path | None, opt("Folder of the images; default: beside the table.")]
+Device = Annotated[str, opt("Device of a torch model: auto, cpu, cuda, cuda:1.")]
+Scheduler = Annotated[str | None, opt("Dask scheduler (tcp://host:8786); default: workers on this machine.")]
 
 
 def refuse(given: Iterable[str], message: str) -> None:
@@ -93,11 +99,9 @@ def refuse(given: Iterable[str], message: str) -> None:
 class Engine:
     """Options for where parallel work runs. Raises BadSettings for contradictory options."""
 
-    engine: Annotated[Literal["here", "dask"], opt("Where work in parts is done: in this process, or by Dask.")] = (
-        "here"
-    )
+    engine: Annotated[Literal["here", "dask"], opt("Run in this process (here) or on Dask.")] = "here"
     scheduler: Scheduler = None
-    workers: Annotated[int | None, opt("Dask: workers of this machine; else one a core.", min=1)] = None
+    workers: Annotated[int | None, opt("Dask workers on this machine; default: one per core.", min=1)] = None
 
     def __post_init__(self) -> None:
         asked = [name for name in ("scheduler", "workers") if getattr(self, name) is not None]

@@ -31,16 +31,16 @@ class Seen:
     """Options for the items, and for the columns that the model reads."""
 
     items: flags.ItemTable = None
-    project: Annotated[bool, opt("The items of the project instead, by your own ids, as last pulled.", "--project")] = (
-        False
-    )
+    project: Annotated[bool, opt("Predict the stored items of the project.", "--project")] = False
     config: Config = HERE
     item: flags.ItemColumn = "item"
-    features: Annotated[str | None, opt("Comma-separated columns of numbers; default: all but item and group.")] = None
-    text: Annotated[str | None, opt("Column of the text the model sees instead.")] = None
-    image: Annotated[str | None, opt("Column of the image paths the model sees instead.")] = None
+    features: Annotated[str | None, opt("Comma-separated numeric columns; default: all except item and group.")] = None
+    text: Annotated[str | None, opt("Column of the text, for models of text.")] = None
+    image: Annotated[str | None, opt("Column of the image paths, for models of images.")] = None
     image_folder: flags.ImageFolder = None
-    groups: Annotated[str | None, opt("With --folds: column of near-duplicates; a group shares a fold.")] = None
+    groups: Annotated[
+        str | None, opt("With --folds: column of groups (such as near-duplicates) that stay in one fold.")
+    ] = None
 
     def table(self, output: Path) -> Path:
         """Return the file of the items. For a project, write it first, to the folder .hitl beside hitl.toml.
@@ -73,23 +73,26 @@ class Model:
     model: Annotated[
         str,
         opt(
-            "A pickled estimator (.joblib, .pkl: needs --trust), module:callable or file.py:callable (your code, "
-            "which is run), torchvision:NAME or timm:NAME.",
+            "Pickled estimator (.joblib, .pkl; needs --trust), your code as module:callable or file.py:callable, "
+            "torchvision:NAME or timm:NAME.",
             "--model",
             "-m",
         ),
     ]
-    trust: Annotated[bool, opt("Read a pickle. A pickle is a program: only from people you trust.", "--trust")] = False
+    trust: Annotated[
+        bool, opt("Load a pickle. A pickle can run any code: load only those from people you trust.", "--trust")
+    ] = False
     classes: Annotated[
-        str | None, opt("Comma-separated outputs in order, or a file with one a line; default: the model's.")
+        str | None,
+        opt("Comma-separated classes in the order of the outputs, or a file with one per line; default: the model's."),
     ] = None
     weights: Annotated[
-        Path | None, opt("Weights of a torch model: a state_dict (.pt) or .safetensors; no code is read.")
+        Path | None, opt("Weights of a torch model: a state_dict (.pt) or .safetensors, read without running code.")
     ] = None
     transforms: Annotated[
         str | None, opt("For images: torchvision weights (ResNet18_Weights.DEFAULT) or module:callable.")
     ] = None
-    probabilities: Annotated[bool, opt("The torch model answers probabilities, not logits.", "--probabilities")] = False
+    probabilities: Annotated[bool, opt("The torch model returns probabilities, not logits.", "--probabilities")] = False
     device: flags.Device = "auto"
 
     def settings(self) -> ModelSettings:
@@ -109,10 +112,10 @@ class Folds:
     """Options for training in folds."""
 
     folds: Annotated[
-        int | None, opt("Train K times on --truth, so that no model judges a label it has seen.", min=2)
+        int | None, opt("Train K times on --truth, so that no item is predicted by a model trained on it.", min=2)
     ] = None
     truth: Annotated[Path | None, opt("With --folds: labels to train on (item, label), or a consensus.")] = None
-    seed: Annotated[int, opt("With --folds: of the split.")] = 0
+    seed: Annotated[int, opt("With --folds: seed of the split.")] = 0
 
 
 @grouped
@@ -120,11 +123,11 @@ def predict(
     seen: Seen,
     model: Model,
     folds: Folds,
-    output: Annotated[Path, opt("Probabilities to write: item, p_<class>.", "--output", "-o")],
-    batch_size: Annotated[int, opt("Items held in memory at once.", min=1)] = 256,
+    output: Annotated[Path, opt("Table to write: item, p_<class>.", "--output", "-o")],
+    batch_size: Annotated[int, opt("Items in memory at once.", min=1)] = 256,
     as_json: Json = False,
 ) -> None:
-    """Run a model over items and write its probabilities. Interrupted, the same command goes on where it stopped."""
+    """Run a model on items and write its probabilities. If interrupted, run it again to resume."""
     from hitl import __version__
     from hitl.models.predictors import running
     from hitl.models.predictors.inputs import Inputs

@@ -45,12 +45,12 @@ class Shown:
 def annotators(
     given: Given,
     shown: Shown,
-    rows: Annotated[int, opt("How many to show, those to look into first.", min=1)] = 30,
+    rows: Annotated[int, opt("Number of annotators to show; those who need review come first.", min=1)] = 30,
     least_accuracy: Annotated[
         float, opt("Flag whoever is clearly right less often; 0 to 1. Projects: crew.least_accuracy.", min=0, max=1)
     ] = 0.0,
 ) -> None:
-    """Show how often each annotator is right, how each errs, who changed over time, and who decides alike."""
+    """Show each annotator's accuracy and typical errors, who needs training, and who answers alike."""
     from hitl.models.analysis.annotator_profile import AnnotatorProfiler
 
     judged = _judged("annotators", given, shown)
@@ -65,9 +65,9 @@ def annotators(
 def models(
     given: Given,
     shown: Shown,
-    rows: Annotated[int, opt("How many classes to show, those where annotators add most.", min=1)] = 12,
+    rows: Annotated[int, opt("Number of classes to show; those where annotators add most come first.", min=1)] = 12,
 ) -> None:
-    """Show where annotators and models help each other: who is right, who errs with whom, what needs no annotator."""
+    """Show whether models help: accuracy alone and together with annotators, and items that need no annotator."""
     from hitl.models.analysis.model_profile import ModelProfiler
 
     if given.annotations is not None and not given.probabilities:

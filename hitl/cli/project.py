@@ -27,16 +27,14 @@ if TYPE_CHECKING:
     from hitl.store import Store
     from hitl.store.learned import Training
 
-AcceptDeletions = Annotated[
-    bool, opt("Tables: take rows that are gone for deleted, however many they are.", "--accept-deletions")
-]
+AcceptDeletions = Annotated[bool, opt("Tables: accept that rows are gone, however many.", "--accept-deletions")]
 AS_PLANNED = "nothing to push: the platform is as planned"
 DIFFERENCES = 20
 """Maximum number of differences that `hitl audit` prints as lines. --json has all of them."""
 
 
 def doctor(config: Config = HERE, as_json: Json = False) -> None:
-    """Check settings, store, connection, rights and labeling config, and say how to mend them."""
+    """Check settings, store, connection, permissions and labeling config, and say how to fix problems."""
     from hitl.doctor import checks
     from hitl.platform import Check
 
@@ -61,10 +59,10 @@ def doctor(config: Config = HERE, as_json: Json = False) -> None:
 
 def audit(
     config: Config = HERE,
-    repair: Annotated[bool, opt("Mend what differs, and compare again.", "--repair")] = False,
+    repair: Annotated[bool, opt("Fix the differences, and compare again.", "--repair")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare platform and store: annotations, predictions, and all that was pushed. Exit code 1: they differ."""
+    """Compare platform and store: annotations, predictions and everything pushed. Exit with 1 if they differ."""
     from hitl import audit as audits
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
@@ -92,7 +90,7 @@ def audit(
 
 
 def status(config: Config = HERE, as_json: Json = False) -> None:
-    """Show where the project stands: what is done, expected and asked, and what is not pushed yet."""
+    """Show the state of the project: what is done, what is missing, and what was not pushed yet."""
     from hitl.cli.status import words
     from hitl.status import status_of
 
@@ -102,7 +100,7 @@ def status(config: Config = HERE, as_json: Json = False) -> None:
 
 
 def learn(config: Config = HERE, as_json: Json = False) -> None:
-    """Train the model of \\[learn] on the labels as last pulled, out of fold; the next cycle uses what it predicts."""
+    """Train the model of \\[learn] on the stored labels. The next run uses its predictions."""
     from hitl import cycle
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
@@ -124,7 +122,7 @@ def pull(
     accept_deletions: AcceptDeletions = False,
     as_json: Json = False,
 ) -> None:
-    """Bring new, edited and deleted annotations into the store."""
+    """Pull new, edited and deleted annotations into the store."""
     from hitl import cycle
 
     with opened(config, full=full) as (settings, store, connector), show.progress(as_json) as progress:
@@ -142,10 +140,10 @@ def pull(
 def plan(
     config: Config = HERE,
     dry_run: DryRun = False,
-    output: Annotated[Path | None, opt("Write the questions as a table.", "--output", "-o")] = None,
+    output: Annotated[Path | None, opt("Table of the questions to write.", "--output", "-o")] = None,
     as_json: Json = False,
 ) -> None:
-    """Decide what to ask next, and whom, from what is stored. The next push sends it."""
+    """Plan who should label what next, from the stored labels. The next push sends the plan."""
     from hitl import cycle
     from hitl.events.sender import deliver
     from hitl.project import item_names
@@ -190,11 +188,11 @@ def push(
     config: Config = HERE,
     dry_run: DryRun = False,
     verify: Annotated[
-        bool, opt("Look at everything pushed before too, and mend what was changed.", "--verify")
+        bool, opt("Also check everything pushed before, and fix what was changed on the platform.", "--verify")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make the platform as planned: order, queues, numbers of labels, consensus."""
+    """Send the plan and the consensus to the platform."""
     from hitl import operations
 
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
@@ -209,13 +207,13 @@ def push(
 def run(
     config: Config = HERE,
     dry_run: DryRun = False,
-    again: Annotated[bool, opt("Judge and plan anew, even if nothing has changed.", "--again")] = False,
+    again: Annotated[bool, opt("Combine and plan again even if nothing has changed.", "--again")] = False,
     accept_deletions: AcceptDeletions = False,
     as_json: Json = False,
 ) -> None:
-    """Run one cycle: pull, combine, plan, push. It is safe to repeat and to interrupt; `hitl schedule` repeats it.
+    """Pull, combine, plan and push. It is safe to interrupt and to repeat; `hitl schedule` repeats it.
 
-    If nothing has changed since the last cycle, its result stands.
+    If nothing has changed since the last run, its result is reused.
     """
     from hitl import cycle
     from hitl.events.sender import delivering

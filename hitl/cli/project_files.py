@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def add(
-    items: Annotated[Path, typer.Argument(help="Table with a column item and what annotators should see.")],
+    items: Annotated[Path, typer.Argument(help="Table with the column item and columns for annotators to see.")],
     item: Annotated[str, opt("Column that names the item.")] = "item",
     config: Config = HERE,
     dry_run: DryRun = False,
 ) -> None:
-    """Add new items to the platform, each once."""
+    """Add new items to the platform. Items that exist are skipped."""
     from hitl.manual_operations import new_items
     from hitl.tables.read import read_table
 
@@ -36,14 +36,14 @@ def gold(
     truth: Annotated[
         Path,
         typer.Argument(
-            help="Table with columns item and label: known truth. Several labels of a multiple choice: art,law."
+            help="Table with columns item and label: known answers. Several labels of a multiple choice: art,law."
         ),
     ],
     question: OneQuestion = None,
     config: Config = HERE,
     dry_run: DryRun = False,
 ) -> None:
-    """Tell the platform the known truth of items, to check and calibrate annotators."""
+    """Add gold items: send known answers to the platform, to check and calibrate annotators."""
     from hitl.manual_operations import known_truth
     from hitl.tables.columns import as_text, with_names
     from hitl.tables.read import read_table
@@ -71,12 +71,14 @@ def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None
 def export(
     output: Annotated[Path, typer.Argument(help="Consensus table to write (CSV, JSON Lines, Parquet).")],
     annotators_output: AnnotatorsOutput = None,
-    annotations: Annotated[Path | None, opt("Also write the raw annotations.")] = None,
-    asked: Annotated[Path | None, opt("Also write every question that was ever planned, with its probability.")] = None,
+    annotations: Annotated[Path | None, opt("Also write all annotations to this file.")] = None,
+    asked: Annotated[
+        Path | None, opt("Also write every question ever planned, with its probability, to this file.")
+    ] = None,
     question: OneQuestion = None,
     config: Config = HERE,
 ) -> None:
-    """Write the labels of the last cycle, one row an item, by your own ids, with what each label rests on."""
+    """Write the labels of the last run: one row per item, with its confidence and number of answers."""
     from hitl.export import asked_table, label_tables
     from hitl.kinds.kind import kind_of, multiple_choices
     from hitl.operations import Judgement
@@ -127,7 +129,7 @@ def report(
     consensus: SavedConsensus = None,
     config: Config = HERE,
 ) -> None:
-    """Write a page with pictures: where it stands, who needs training, contested items, what is asked next."""
+    """Write an HTML report: the state of the project, who needs training, contested items, the plan."""
     from hitl.report import QuestionPage, Report, write
     from hitl.report.stored import stored_report
     from hitl.tables.write import require_folder

@@ -42,14 +42,15 @@ class Asked:
 
     policy: Annotated[
         list[str] | None,
-        one_of("What chooses, one of: {}; default: expected-gain. Repeat to compare.", POLICIES, "--policy"),
+        one_of("Policy, one of: {}; default: expected-gain. Repeat to compare.", POLICIES, "--policy"),
     ] = None
     learn: Annotated[
         str | None,
-        opt("Each policy also beside a model that learns from the labels, by --features: logistic, or module:name."),
+        opt("Also replay each policy with a model that learns from --features: logistic, or module:name."),
     ] = None
     groups: Annotated[
-        Path | None, opt("With --learn: table item, group; near-duplicates of one group share a fold.")
+        Path | None,
+        opt("With --learn: table item, group. Items of a group (such as near-duplicates) stay in one fold."),
     ] = None
     simulate: Annotated[
         list[str] | None,
@@ -58,30 +59,30 @@ class Asked:
             "adversary, expert, newcomer. Repeat."
         ),
     ] = None
-    seeds: Annotated[int, opt("Replays of each strategy.", min=1)] = 5
-    seed: Annotated[int, opt("Another draw of all of them.", min=0)] = 0
-    batch: Annotated[int | None, opt("Questions a round; default: a hundredth of all.", min=1)] = None
-    labels: Annotated[int | None, opt("Stop after so many labels.", min=1)] = None
+    seeds: Annotated[int, opt("Replays per policy.", min=1)] = 5
+    seed: Annotated[int, opt("Seed of the first replay.", min=0)] = 0
+    batch: Annotated[int | None, opt("Questions per round; default: 1 % of all.", min=1)] = None
+    labels: Annotated[int | None, opt("Maximum number of labels.", min=1)] = None
     target: Annotated[
         list[float] | None,
-        opt("Accuracy to reach; default: half a point, or one item, below that of all labels. Repeat.", min=0, max=1),
+        opt(
+            "Accuracy to reach; default: half a point, or one item, below that with all labels. Repeat for more.",
+            min=0,
+            max=1,
+        ),
     ] = None
     stop: Annotated[
         float | None,
-        opt("Where would a project with this budget.target_accuracy have ended, what did it claim, what was true?"),
+        opt("Also show where a project with this budget.target_accuracy would have stopped, and how accurate."),
     ] = None
-    gold: Annotated[int, opt("With --stop: items whose truth is told from the beginning, drawn by seed.", min=0)] = 0
-    confidence: Annotated[
-        float, opt("An item is done when it is this sure, as in budget.target_confidence; 1: never.")
-    ] = 1.0
-    capacity: Annotated[int | None, opt("Questions an annotator may be given a round.", min=0)] = None
-    people: Annotated[Path | None, opt("Table annotator, cost, capacity.")] = None
-    delay: Annotated[float, opt("Mean rounds until an answer comes.", min=0)] = 0.0
-    skip: Annotated[float, opt("Share of the questions that are skipped.", min=0)] = 0.0
-    workers: Annotated[int | None, opt("Processes; default: one a core.", min=1)] = None
-    engine: Annotated[
-        Literal["here", "dask"], opt("Where replays run: processes of this machine, or a Dask cluster.")
-    ] = "here"
+    gold: Annotated[int, opt("With --stop: number of gold items, drawn at random.", min=0)] = 0
+    confidence: Annotated[float, opt("Confidence at which an item is done (budget.target_confidence); 1: never.")] = 1.0
+    capacity: Annotated[int | None, opt("Maximum questions per annotator and round.", min=0)] = None
+    people: Annotated[Path | None, opt("Table: annotator, cost, capacity.")] = None
+    delay: Annotated[float, opt("Mean number of rounds until an answer arrives.", min=0)] = 0.0
+    skip: Annotated[float, opt("Share of questions that are skipped.", min=0)] = 0.0
+    workers: Annotated[int | None, opt("Processes; default: one per core.", min=1)] = None
+    engine: Annotated[Literal["here", "dask"], opt("Run on processes of this machine or on Dask.")] = "here"
     scheduler: flags.Scheduler = None
 
     def __post_init__(self) -> None:
@@ -105,13 +106,17 @@ def replay(
     asked: Asked,
     output: Annotated[
         list[Path] | None,
-        opt("A page (.html), a picture (.svg), every step (.csv, ...). Repeat.", "--output", "-o"),
+        opt(
+            "File to write: a page (.html), a figure (.svg) or a table of all steps (.csv, ...). Repeat for more.",
+            "--output",
+            "-o",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Replay recorded labels, or simulate annotators, to see how many labels each policy would have saved.
 
-    --truth only scores: no policy sees it, but for the items of --gold.
+    --truth is used only for scoring; policies see no truth except that of --gold items.
     """
     from hitl.active.replay import strategies as known
     from hitl.active.replay.experiments import Recording, Simulation

@@ -31,12 +31,12 @@ _one_line = threading.Lock()
 
 def schedule(
     configs: Configs = None,
-    listing: Annotated[bool, opt("Show what is due next, and end.", "--list")] = False,
+    listing: Annotated[bool, opt("Show when the next run is due, and exit.", "--list")] = False,
     as_json: Json = False,
 ) -> None:
-    """Keep cycles going: at intervals or by cron, after new annotations, on webhooks; see \\[schedule] in hitl.toml.
+    """Repeat `hitl run`: at intervals, by cron, after new annotations or on webhooks; see \\[schedule] in hitl.toml.
 
-    Until SIGTERM or SIGINT: a running cycle is left at its next step, and resumed at the next start.
+    SIGTERM or SIGINT stops it. A run in progress stops at its next step and is resumed at the next start.
     """
     from hitl.service.loops import GRACE, Loops, projects_of, require_secrets
 
@@ -129,27 +129,28 @@ def _time(when: datetime) -> str:
 
 def serve(
     configs: Configs = None,
-    address: Annotated[str, opt("Where to listen: host:port.", envvar="HITL_SERVE_ADDRESS")] = "127.0.0.1:8500",
+    address: Annotated[str, opt("Address to listen on, host:port.", envvar="HITL_SERVE_ADDRESS")] = "127.0.0.1:8500",
     access: Access = None,
-    scheduler: Annotated[bool, opt("Run the cycles that \\[schedule] wants.", "--scheduler/--no-scheduler")] = True,
+    scheduler: Annotated[bool, opt("Also run projects as \\[schedule] says.", "--scheduler/--no-scheduler")] = True,
     proxies: Annotated[
-        list[str] | None, opt("Address of a reverse proxy to trust; repeat.", "--proxy", envvar="HITL_SERVE_PROXY")
+        list[str] | None,
+        opt("Address of a trusted reverse proxy. Repeat for more.", "--proxy", envvar="HITL_SERVE_PROXY"),
     ] = None,
     proxy_header: Annotated[
-        str, opt("Header in which that proxy names the user it let in.", envvar="HITL_SERVE_PROXY_HEADER")
+        str, opt("Header in which the proxy names the user.", envvar="HITL_SERVE_PROXY_HEADER")
     ] = "",
     proxy_role: Annotated[
         str | None,
         opt(
-            "Role of users named there that are not known here; else they are refused.",
+            "Role of unknown users named by the proxy; default: refuse them.",
             envvar="HITL_SERVE_PROXY_ROLE",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Serve pages and an API: where projects stand, items, annotators, models, plans; live while annotation goes on.
+    """Serve web pages and an API for projects, items, annotators, models and plans.
 
-    Until SIGTERM or SIGINT. It serves HTTP: put a server for HTTPS in front of it where others can reach it.
+    SIGTERM or SIGINT stops it. It serves plain HTTP: if others can reach it, put an HTTPS server in front.
     """
     try:
         from hitl.service.web import server
@@ -177,13 +178,13 @@ def serve(
 
 
 def events(
-    test: Annotated[bool, opt("Send a ping to every address and say what it answers.", "--test")] = False,
-    resend: Annotated[bool, opt("Send again what was given up.", "--resend")] = False,
-    rows: Annotated[int, opt("How many deliveries to show.", min=1)] = 20,
+    test: Annotated[bool, opt("Send a ping to every address and show the response.", "--test")] = False,
+    resend: Annotated[bool, opt("Send failed events again.", "--resend")] = False,
+    rows: Annotated[int, opt("Number of deliveries to show.", min=1)] = 20,
     config: Config = HERE,
     as_json: Json = False,
 ) -> None:
-    """Show what chat tools and pipelines were told, and whether it arrived; see \\[\\[events]] in hitl.toml."""
+    """Show the events sent to chat tools and pipelines, and whether they arrived; see \\[\\[events]] in hitl.toml."""
     from hitl.events.sender import address_rows, addresses_of, deliver
 
     with stored(config) as (settings, store):

@@ -22,19 +22,24 @@ if TYPE_CHECKING:
 @grouped
 def shard(
     tables: Annotated[
-        list[str], typer.Argument(help="Tables of labels: files, globs, addresses (s3://...). Together one table.")
+        list[str], typer.Argument(help="Tables of labels: files, globs, URLs (s3://...). They are read as one table.")
     ],
-    output: Annotated[str, opt("Folder for the shards, a new one; or an address.", "--output", "-o")],
+    output: Annotated[str, opt("New folder for the shards, or a URL.", "--output", "-o")],
     columns: Columns,
     probabilities: Annotated[
-        list[str] | None, opt("MODEL=TABLES: item, p_<class>. Repeat.", "--probabilities", "-p")
+        list[str] | None,
+        opt(
+            "Model probabilities, MODEL=TABLES: columns item, p_<class>. Repeat for more models.",
+            "--probabilities",
+            "-p",
+        ),
     ] = None,
-    truth: Annotated[list[str] | None, opt("Tables of known labels: item, label. Repeat.", "--truth")] = None,
-    like: Annotated[str | None, opt("Shards whose codes are kept, so that both are combined together later.")] = None,
-    labels: Annotated[int, opt("Labels of a shard, about.", min=1)] = 2_000_000,
+    truth: Annotated[list[str] | None, opt("Tables of known answers: item, label. Repeat for more.", "--truth")] = None,
+    like: Annotated[str | None, opt("Use the codes of these shards, so that both can be combined together.")] = None,
+    labels: Annotated[int, opt("Approximate number of labels per shard.", min=1)] = 2_000_000,
     as_json: Json = False,
 ) -> None:
-    """Write tables of labels as shards, in bounded memory, for `hitl combine` of what does not fit in memory."""
+    """Split tables of labels into shards, so that `hitl combine` can process more than fits in memory."""
     from hitl.shards import encoding
 
     classes, options = columns.labels

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="The file, or a folder in which it is named by the time.")],
-    force: Annotated[bool, opt("Replace the file, if it is there.", "--force")] = False,
+    file: Annotated[Path, typer.Argument(help="File to write, or a folder; the file name then contains the time.")],
+    force: Annotated[bool, opt("Overwrite the file if it exists.", "--force")] = False,
     config: Config = HERE,
     as_json: Json = False,
 ) -> None:
-    """Copy the whole store into one file, while hitl goes on: all its projects, users and tokens.
+    """Copy the whole store into one file: all projects, users and tokens. hitl can stay running.
 
-    Keep the file as safe as the store: it holds all answers, and what passwords and tokens are checked against.
+    Protect the file like the store: it contains all answers and the hashes of passwords and tokens.
     """
     from hitl.store import archive
 
@@ -38,15 +38,16 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="What `hitl backup` wrote.")],
-    force: Annotated[bool, opt("Replace everything that the store holds.", "--force")] = False,
+    file: Annotated[Path, typer.Argument(help="File written by `hitl backup`.")],
+    force: Annotated[bool, opt("Replace everything in the store.", "--force")] = False,
     dry_run: DryRun = False,
     config: Config = HERE,
     as_json: Json = False,
 ) -> None:
-    """Fill the store with what a backup holds, whole or not at all; on SQLite or PostgreSQL, wherever it came from.
+    """Restore a backup, completely or not at all, to SQLite or PostgreSQL, whichever it came from.
 
-    Stop what uses the store first. The next cycle compares everything with the platform. Users log in again.
+    Stop everything that uses the store first. The next run compares everything with the platform. Users have to log in
+    again.
     """
     from hitl.store import archive
 
@@ -60,9 +61,9 @@ def restore(
 
 
 def migrate(config: Config = HERE, access: Access = None, as_json: Json = False) -> None:
-    """Bring the schema of the store up to date, and end. Every command that opens the store does so too.
+    """Update the schema of the store. Every command that opens the store does this by itself.
 
-    For deployments that want it done once, before anything starts.
+    Use it in deployments that update the schema once, before anything starts.
     """
     from hitl.store.database import migrate
 
