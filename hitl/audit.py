@@ -21,7 +21,7 @@ from hitl.store import Store
 EVIDENCE = frozenset({"item", "annotation", "prediction"})
 """Kinds of difference that are fixed in the store; all others are fixed on the platform."""
 
-LACKS, GONE = "the store lacks it", "it is gone on the platform"
+LACKS, GONE = "not in the store", "deleted on the platform"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def audit(settings: Settings, store: Store, connector: Connector, progress: Prog
     there = connector.snapshot(progress)
     here = store.held(settings.name).snapshot()
     differences = [*_evidence(there, here)]
-    differences += [Difference(o.kind, o.key, "it was not pushed yet") for o, state in operations if state == "pending"]
+    differences += [Difference(o.kind, o.key, "not pushed yet") for o, state in operations if state == "pending"]
     departures = connector.departures(confirmed, progress)
     differences += departures or ()
     compared = {
@@ -90,7 +90,7 @@ def _evidence(there: Snapshot, here: Snapshot) -> Iterator[Difference]:
         elif item not in there.answers:
             yield Difference("item", item, GONE)
         elif _as_json(there.data.get(item)) != _as_json(here.data.get(item)):
-            yield Difference("item", item, "the store has other data")
+            yield Difference("item", item, "the store has different data")
         yield from _answers(item, there.answers.get(item, frozenset()), here.answers.get(item, frozenset()))
     for each in sorted(there.predictions.keys() | here.predictions.keys()):
         item, question, model = each
@@ -98,7 +98,7 @@ def _evidence(there: Snapshot, here: Snapshot) -> Iterator[Difference]:
         if platform is None or stored is None:
             yield Difference("prediction", f"{model} of {item}, {question}", LACKS if stored is None else GONE)
         elif dict(platform) != dict(stored):
-            yield Difference("prediction", f"{model} of {item}, {question}", "the store has other probabilities")
+            yield Difference("prediction", f"{model} of {item}, {question}", "the store has different probabilities")
 
 
 def _as_json(data: object) -> str:
@@ -109,5 +109,5 @@ def _answers(item: str, there: frozenset[SeenAnswer], here: frozenset[SeenAnswer
     """Yield a difference for each annotation that differs between platform and store."""
     for key in sorted({one.key for one in there ^ here}):
         platform, stored = ([one for one in said if one.key == key] for said in (there, here))
-        why = "the store has another answer" if platform and stored else LACKS
+        why = "the store has a different answer" if platform and stored else LACKS
         yield Difference("annotation", f"{key} of {item}", why if platform else GONE)

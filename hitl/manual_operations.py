@@ -48,12 +48,12 @@ def new_items(table: pa.Table, item: str, where: str) -> Operation:
     rows = json.loads(json.dumps(table.to_pylist(), default=str))  # as stored in the outbox, with times as text
     unnamed = next((number for number, row in enumerate(rows) if not row[item]), None)
     if unnamed is not None:
-        raise BadSettings(f"{place_in(table)(unnamed)}: the {item} is empty; every new item needs a name of its own")
+        raise BadSettings(f"{place_in(table)(unnamed)}: the {item} is empty; every new item needs a unique name")
     first: dict[Any, int] = {}
     for number, row in enumerate(rows):
         if rows[first.setdefault(row[item], number)] != row:
             raise BadSettings(
-                f"{place_in(table)(number)}: {row[item]!r} is there before, with other data; expected one row"
+                f"{place_in(table)(number)}: {row[item]!r} appears twice with different data; expected one row per item"
             )
     return Operation("add_items", Path(where).name, {"items": [{"key": row.pop(item), "data": row} for row in rows]})
 

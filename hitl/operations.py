@@ -355,4 +355,4 @@ def _end_of_kind(pending: list[Operation], first: int) -> int:
 def _withdrawn(lease: Lease, store: Store, operation: Operation, error: HitlError) -> HitlError:
     if isinstance(error, Unreachable) or not store.withdraw(lease, operation):
         return error
-    return Refused(f"{error}; not sent again: {subject_of(operation)}. Mend it, then give the command again")
+    return Refused(f"{error}; not retried: {subject_of(operation)}. Fix this, then run the command again")

@@ -18,7 +18,7 @@ makes W. On the items of unknown truth it expects s errors for each that the fir
 
 Without known items, r ~ Gamma(a, a) with a = PRIOR_ERRORS, so r has mean 1 and standard deviation 0.7.
 
-With fewer than FEW_LABELS labels per item, no known truth and no informative model, a target accuracy does not end the
+With fewer than FEW_LABELS labels per item, no gold items and no informative model, a target accuracy does not end the
 project, and `Expected.unknowable` says what would help. A target is reached when a lower bound of the accuracy
 (`Expected.sure`) reaches it. If it were enough that the mean does, every second project would miss its target. With
 known items, the accuracy is above the bound in 19 of 20 cases. Without any, the bound is the lower end of the 95 %

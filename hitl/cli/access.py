@@ -68,7 +68,7 @@ def add_user(
     wanted = Role.of(role)
     with where.opened() as accounts:
         if if_missing and any(one.name == name for one in accounts.users()):
-            show.line(f"{name} is there already")
+            show.line(f"{name} exists already")
             return
         accounts.add_user(name, None if no_password else _password(password_stdin), wanted, project)
     show.line(f"added {name}: {_in_words(wanted, project)}")
@@ -111,7 +111,7 @@ def set_password(name: Name, where: Where, password_stdin: FromInput = False) ->
     """Give a user another password; all its sessions end."""
     with where.opened() as accounts:
         accounts.set_password(name, _password(password_stdin))
-    show.line(f"{name}: the password is changed, and all sessions have ended")
+    show.line(f"{name}: password changed; all sessions have ended")
 
 
 @command(users, "remove")
@@ -136,7 +136,7 @@ def create_token(
         made = accounts.create_token(name, wanted, project)
     show.result({"name": name, "role": wanted.word, "project": project, "token": made}, [made], as_json)
     if not as_json:  # standard output holds only the token
-        show.error(f"{name}: {_in_words(wanted, project)}. Keep the token: it is shown this once")
+        show.error(f"{name}: {_in_words(wanted, project)}. Store the token now: it is shown only once")
 
 
 @command(tokens, "list")
@@ -168,7 +168,7 @@ def _password(from_input: bool) -> str:
     if from_input:
         return sys.stdin.readline().rstrip("\r\n")
     if not sys.stdin.isatty():
-        raise BadSettings("password: there is no terminal to ask at; expected --password-stdin")
+        raise BadSettings("password: no terminal to ask for it; use --password-stdin")
     typed: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
     return typed
 

@@ -58,7 +58,7 @@ class How:
         given = {name: value for name, value in vars(self).items() if name != "image_folder" and value is not None}
         given |= {"columns": names(self.columns) or (), "folder": str((self.image_folder or items.parent).resolve())}
         if not {"text", "image"} & set(given) and not given["columns"]:
-            raise BadSettings("embed: nothing to make features of; expected one of --text, --image and --columns")
+            raise BadSettings("embed: no input; give one of --text, --image and --columns")
         try:
             return FeatureSettings(**given)
         except ValidationError as error:
@@ -91,9 +91,9 @@ def embed(
     began = time.monotonic()
     with show.progress(as_json) as progress:
         if items is None:
-            where.require_none("for a table of items; those of a project are embedded where its cycles run")
+            where.require_none("only for a table of items; a project embeds where its runs happen")
             if how != How():
-                raise BadSettings("embed --project: what to embed, and how, stands in hitl.toml: [features]")
+                raise BadSettings("embed --project takes its options from [features] of hitl.toml")
             own_ids, x_nd, left_out = _of_project(config, output, progress)
         else:
             if output is None:
@@ -102,7 +102,7 @@ def embed(
             cache = cache or output.with_name(f".{output.name}.cache")
             own_ids, x_nd, left_out = _of_table(items, item, how.settings(items), where, cache, batch_size, progress)
     if left_out and how.missing == "refuse":
-        raise BadInput(f"embed: {describe_left_out(left_out)}; with --missing skip they are left without")
+        raise BadInput(f"embed: {describe_left_out(left_out)}; --missing skip leaves them without features")
     if output is not None:
         write_vectors(output, own_ids, x_nd, item)
     if left_out and not as_json:

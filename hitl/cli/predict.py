@@ -164,13 +164,13 @@ def predict(
         if trained is not None:
             yield f"trained {show.counted((folds.folds or 0) + 1, 'model')} in {trained:.1f} s"
         if summary.resumed:
-            yield f"went on where an earlier run stopped: {summary.resumed:,} items were predicted already"
-        silent = f"; {summary.silent:,} left out, with nothing to predict from" if summary.silent else ""
+            yield f"resumed an earlier run: {summary.resumed:,} items had been predicted"
+        silent = f"; {summary.silent:,} items skipped: nothing to predict from" if summary.silent else ""
         classes = f"({len(predictor.classes)} classes){silent}"
         yield f"predicted {summary.items:,} items {classes}, in {summary.seconds:.1f} s"
         yield from show.wrote([output])
         if seen.project:
-            yield f"for every cycle, add to {seen.config}, in its section [models]:"
+            yield f"to use it in every run, add to {seen.config}, in its section [models]:"
             yield f"{json.dumps(output.stem, ensure_ascii=False)} = {json.dumps(str(output), ensure_ascii=False)}"
 
     show.result(data, lines(), as_json)
@@ -178,13 +178,17 @@ def predict(
 
 def _check(seen: Seen, folds: Folds, model: Model) -> None:
     if (folds.folds is None) != (folds.truth is None):
-        raise BadSettings("predict: --folds and --truth go together: how many models, trained on which labels")
+        raise BadSettings(
+            "predict: --folds and --truth need each other: the number of models, and the labels to train on"
+        )
     if folds.folds is None and seen.groups is not None:
-        raise BadSettings("predict: --groups says which items share a fold; it needs --folds")
+        raise BadSettings("predict: --groups needs --folds; it keeps the items of a group in one fold")
     if folds.folds is not None and seen.image is not None:
-        raise BadSettings("predict: --folds trains scikit-learn estimators, which see numbers or text, not --image")
+        raise BadSettings(
+            "predict: --folds trains scikit-learn estimators on numbers or text; it does not support --image"
+        )
     if model.transforms is not None and seen.image is None:
-        raise BadSettings("predict: --transforms are those of images; it needs --image")
+        raise BadSettings("predict: --transforms needs --image")
 
 
 def _predictor(

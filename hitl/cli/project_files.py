@@ -89,7 +89,7 @@ def export(
     with opened(config) as (settings, store, connector):
         latest = store.latest(settings.name)
         if latest is None:
-            raise BadSettings("export: no cycle yet; run `hitl run` (or `hitl plan`) first")
+            raise BadSettings("export: no run yet; run `hitl run` (or `hitl plan`) first")
         results, last = latest
         controls = multiple_choices({name: result.classes for name, result in results.items()})
         if question is not None and question not in {*results, *controls}:
@@ -105,7 +105,9 @@ def export(
         evidence = {name: evidence[name] for name in chosen}
         judged = store.last_cycle(settings.name)
         if judged is not None and judged.revision not in (None, store.revision(settings.name)):
-            show.warning("something changed since the last cycle; what that did not judge is left out: run `hitl run`")
+            show.warning(
+                "New labels arrived after the last run and are not in this file. Run `hitl run` first to include them"
+            )
         judgement = Judgement(evidence, chosen, last, done=store.done_by_question(settings.name))
         tables = label_tables(judgement, store.items(settings.name), own_ids)
         answered = {one.parts.question.name if one.parts else name: one for name, one in evidence.items()}

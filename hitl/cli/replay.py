@@ -128,12 +128,9 @@ def replay(
     crowd, outputs, method = groups_of(asked.simulate or ()), output or [], given.method or "default"
     evidence = _evidence(given, bool(crowd))
     if asked.learn is not None and evidence.features is None:
-        raise BadSettings("--learn needs --features: what the model sees of the items")
+        raise BadSettings("--learn needs --features, which the model learns from")
     if evidence.annotations.anonymous is not None and not crowd and (asked.people is not None or asked.capacity):
-        raise BadSettings(
-            "--people and --capacity are about annotators, and some of these answers name none; expected an annotator "
-            "in every row"
-        )
+        raise BadSettings("--people and --capacity need an annotator in every row, but some rows have none")
     _require_writable(outputs, [*given.files, *(path for path in (asked.people, asked.groups) if path)])
     doubt = known.doubt_about_truth(evidence)
     if doubt is not None:
@@ -174,7 +171,7 @@ def _evidence(given: Given, simulated: bool) -> Evidence:
     if given.truth is None or given.paper:
         raise BadSettings("replay: expected --truth, a table of known labels (item, label), and no --paper")
     if simulated == (given.annotations is not None):
-        raise BadSettings("replay: expected either a file of annotations or --simulate, who is to be asked")
+        raise BadSettings("replay: give a file of annotations or --simulate, not both")
     if not simulated:
         return given.evidence()
     evidence = replace(given, annotations=given.truth, anonymous=True).evidence()
@@ -215,7 +212,7 @@ def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) 
         try:
             return run_trials(source, replays, asked.seeds, asked.seed, workers, tell, executor)
         except BrokenProcessPool:
-            raise HitlError("replay: a worker process died, perhaps of too little memory; try --workers 1") from None
+            raise HitlError("replay: a worker process died, perhaps because memory ran out; try --workers 1") from None
 
 
 def _require_writable(outputs: Sequence[Path], read: Sequence[Path]) -> None:
@@ -294,11 +291,11 @@ def _lines(report: ReplayReport, asked: Asked, tracks: Tracks) -> Iterator[show.
 
     yield report.subtitle
     if asked.stop is None or not asked.gold:
-        yield "--truth only scores: no policy and no method sees it"
+        yield "--truth is used only for scoring; no policy or method sees it"
     else:
-        yield "--truth scores; the items of --gold are known from the beginning, and not scored"
+        yield "--truth is used for scoring, except for the --gold items, which methods know from the start"
     frame = pd.DataFrame(list(report.rows)).drop(columns=[] if report.by_cost else ["cost"])
-    yield show.frame("Needed until the accuracy is reached and stays: median (lowest–highest)", frame, len(frame))
+    yield show.frame("Labels until the accuracy is reached for good: median (lowest–highest)", frame, len(frame))
     if asked.stop is None:
         return
     rows, below = [], []  # per replay: where it would have stopped, the expected accuracy, and the true accuracy
@@ -312,7 +309,7 @@ def _lines(report: ReplayReport, asked: Asked, tracks: Tracks) -> Iterator[show.
             verdict = "below" if below[-1] else "reached"
             rows.append((name, rank, f"{at.labels:,}", claim, f"{at.accuracy:.1%}", verdict))
     frame = pd.DataFrame(rows, columns=["strategy", "seed", "labels", "claimed (95 % interval)", "true", "target"])
-    gold = f", {show.counted(asked.gold, 'item')} of known truth" if asked.gold else ", no known truth"
+    gold = f", {show.counted(asked.gold, 'item')} with known answers" if asked.gold else ", no gold items"
     title = f"Where a project with target_accuracy = {asked.stop:g} would have ended{gold}"
     yield show.frame(title, frame, len(frame))
     yield f"{sum(below)} of {show.counted(len(below), 'run')} that would have ended were below the target"

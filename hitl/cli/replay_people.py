@@ -54,7 +54,7 @@ def crew_of(path: Path | None, each: int | None, people: Names) -> Crew:
     cost = {row.annotator: row.cost for row in rows if row.cost is not None}
     capacity = {row.annotator: row.capacity for row in rows if row.capacity is not None}
     if max([*capacity.values(), *([general] if set(people) - set(capacity) or path is None else [])]) == 0:
-        raise BadSettings("replay: --capacity is 0 for all: no annotator may be asked; expected 1 or more")
+        raise BadSettings("replay: --capacity is 0, so nobody can be asked; expected 1 or more")
     return Crew(capacity=capacity, default_capacity=general, cost=cost)
 
 
@@ -73,7 +73,9 @@ def _limits(path: Path, people: Names) -> list[Any]:
     names = table.column("annotator").to_pylist()
     unknown = [name for name in names if name not in set(people)]
     if unknown:
-        raise BadInput(f"{path}: {unknown[0]!r} is no annotator who can be asked; expected names as {people[0]!r}")
+        raise BadInput(
+            f"{path}: {unknown[0]!r} is not an annotator in this replay; expected names such as {people[0]!r}"
+        )
     if len({*names}) < len(names):
         raise BadTable(f"{path}: an annotator appears twice; expected one row for each")
     model, rows = (

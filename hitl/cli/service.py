@@ -62,7 +62,7 @@ def schedule(
         loops.wait()
     finally:
         if not loops.stop():
-            print(f"hitl: a cycle took no step for {GRACE:g} s and was given up", file=sys.stderr)
+            print(f"hitl: a run made no progress for {GRACE:g} s and was stopped", file=sys.stderr)
 
 
 def _list(loops: Loops, as_json: bool) -> None:
@@ -101,7 +101,7 @@ def line(data: Mapping[str, Any]) -> str:
         return f"{head} cycle begins, due {_time(datetime.fromisoformat(data['due']))}"
     if data["event"] == "looked":
         new = data["new"]
-        return f"{head} {'no cycle has counted annotations yet' if new is None else f'{new:,} new annotations'}"
+        return f"{head} {'annotations are counted after the first run' if new is None else f'{new:,} new annotations'}"
     if data["event"] == "waits":
         return f"{head} {data['error']}: {data['message']}; again in {data['seconds']:g} s"
     if data["event"] == "failed":
@@ -109,7 +109,7 @@ def line(data: Mapping[str, Any]) -> str:
     tail += "".join(f"; {problem}" for problem in data.get("problems", ()))
     pushed = f"{data['operations']} operations, {data['changed']:,} changes"
     if data.get("unchanged"):
-        return f"{head} nothing has changed (a look of {data['seconds']:g} s): {pushed}{tail}"
+        return f"{head} nothing has changed (checked in {data['seconds']:g} s): {pushed}{tail}"
     for why, key in (("the project is done", "stop"), ("nothing is asked", "idle"), ("left aside", "lacking")):
         if data.get(key):
             tail = f"; {why}: {data[key]}{tail}"
@@ -158,7 +158,7 @@ def serve(
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
-        raise MissingExtra("hitl serve needs more packages: pip install 'hitl-toolkit[service]'") from None
+        raise MissingExtra("hitl serve needs extra packages: pip install 'hitl-toolkit[service]'") from None
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65536:
         raise BadSettings(f"--address: found {address!r}; expected host:port, as 127.0.0.1:8500")
@@ -189,9 +189,7 @@ def events(
 
     with stored(config) as (settings, store):
         if not settings.events:
-            raise BadSettings(
-                "events: there is no address to send any to; add [[events]] with name and url to hitl.toml"
-            )
+            raise BadSettings("events: no address to send to; add [[events]] with name and url to hitl.toml")
         if test:
             _show_answers(addresses_of(settings, store), as_json)
             return
@@ -202,7 +200,7 @@ def events(
         deliveries = [one.as_json() for one in store.deliveries(settings.name, rows)]
     lines: list[show.Line] = []
     for one in addresses:
-        counted = f"{one['delivered']:,} delivered, {one['waiting']:,} waiting, {one['failed']:,} given up"
+        counted = f"{one['delivered']:,} delivered, {one['waiting']:,} waiting, {one['failed']:,} failed for good"
         lines.append(f"{one['address']} ({one['at']}): {one['lacks'] or counted}")
     if deliveries:
         columns = ("at", "kind", "address", "state", "attempts", "said")

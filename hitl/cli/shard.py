@@ -44,7 +44,7 @@ def shard(
 
     classes, options = columns.labels
     if like is not None and classes is not None:
-        raise BadSettings("--like has the classes of its shards; expected it or --classes")
+        raise BadSettings("--like takes the classes from its shards; give --like or --classes, not both")
     models: dict[str, list[str]] = {}
     for model, files in model_files(probabilities, "TABLES"):
         models.setdefault(model, []).append(files)
@@ -94,10 +94,10 @@ def combined(
 
     refuse(
         given.other_than("annotations", "method", "paper"),
-        "{}: shards have what they were made with; give it to `hitl shard`",
+        "{}: shards contain this already; give it to `hitl shard` when you make them",
     )
     if output is None:
-        raise BadSettings(f"{place}: expected --output FOLDER, for a file of results a shard")
+        raise BadSettings(f"{place}: expected --output FOLDER; each shard's results go to a file of their own")
     require_writable(annotators)
     shards = StoredShards.open(place)
     method = chosen(given.method or "default", {}, given.paper)
@@ -119,7 +119,7 @@ def combined(
         f"{shards.n_labels:,} labels on {shards.n_items:,} items in {show.counted(len(shards), 'shard')}"
     ]
     if made.read:
-        lines.append(f"went on where an earlier run was stopped, after {show.counted(made.read, 'pass', 'passes')}")
+        lines.append(f"resumed an earlier run after {show.counted(made.read, 'pass', 'passes')}")
     lines.append(f"{made.learned.fit}; mean confidence {made.confidence:.3f}")
     if annotators is None:
         lines.append(show.frame("Annotators", people.to_pandas(), 10))

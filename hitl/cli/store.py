@@ -30,7 +30,7 @@ def backup(
 
     path = file / f"hitl-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip" if file.is_dir() else file
     if not path.suffix and not path.exists():  # a missing folder "backups/" must not become a file of that name
-        raise BadInput(f"{path}: no such folder; make it, or name a file, as {path}.zip")
+        raise BadInput(f"{path}: no such folder; create it, or name a file such as {path}.zip")
     url = url_of_store(config)
     with show.progress(as_json) as progress:
         made = archive.backup(url, path, force=force, progress=progress)

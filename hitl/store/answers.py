@@ -129,7 +129,7 @@ class AnswerStore(Leased):
         if not len(answers.keys):
             raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
         if items is not None and not answers.keys.equals(items.column):
-            raise BadInput(f"project {project!r}: items came or went while it was read; try again")
+            raise BadInput(f"project {project!r}: items changed while they were read; try again")
         annotator, label, time, duration = (_one(answers.rows.column(name)) for name in COLUMNS)
         return Annotations.from_codes(
             items or CheckedNames.unchecked(answers.keys),  # keys are unique: part of the primary key

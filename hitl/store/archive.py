@@ -65,8 +65,8 @@ def backup(url: str, path: Path, *, force: bool = False, progress: Progress = si
     """
     require_file(path)
     if path.exists() and not force:
-        raise BadInput(f"{path}: is there already; name another file, or replace this one with --force")
-    nothing = "there is no store of hitl yet, and nothing to back up"
+        raise BadInput(f"{path}: exists already; name another file, or use --force to overwrite it")
+    nothing = "there is no store yet, so nothing to back up"
     if not exists(url):
         raise StoreError(f"{url.removeprefix('sqlite:///')}: {nothing}")
     with closing(Database(url, migrate=False)) as database, database.read() as connection:
@@ -143,12 +143,9 @@ def _opened(path: Path, progress: Progress) -> Iterator[tuple[zipfile.ZipFile, M
                 raise BadInput(f"{path}: {damaged} is damaged: its checksum is another; use another copy")
             yield archive, manifest
     except FileNotFoundError:
-        raise BadInput(f"{path}: no such file; expected one that `hitl backup` wrote") from None
+        raise BadInput(f"{path}: no such file; expected a file written by `hitl backup`") from None
     except zipfile.BadZipFile:
-        raise BadInput(
-            f"{path}: is no whole backup, it may have been cut short; expected a file that `hitl backup` wrote. "
-            "Use another copy"
-        ) from None
+        raise BadInput(f"{path}: is not a complete backup; it may have been cut off. Use another copy") from None
 
 
 def _manifest(path: Path, archive: zipfile.ZipFile) -> Manifest:
@@ -159,7 +156,7 @@ def _manifest(path: Path, archive: zipfile.ZipFile) -> Manifest:
     except (AttributeError, KeyError, TypeError, ValueError):
         is_backup = False
     if not is_backup or not {_member(table.name) for table in TABLES} <= set(archive.namelist()):
-        raise BadInput(f"{path}: is an archive of something else; expected a file that `hitl backup` wrote")
+        raise BadInput(f"{path}: not a backup; expected a file written by `hitl backup`")
     return manifest
 
 
@@ -179,8 +176,8 @@ def _clear(database: Database, connection: sa.Connection, force: bool) -> None:
     full = [table.name for table in TABLES if connection.execute(sa.select(table).limit(1)).first() is not None]
     if full and not force:
         raise BadInput(
-            f"{database.name}: holds something already (table {full[0]}); restore into an empty store, or replace "
-            "everything in this one with --force"
+            f"{database.name}: is not empty (table {full[0]}); restore into an empty store, or use "
+            "--force to replace everything in this one"
         )
     schema.metadata.drop_all(connection)
     sa.Table(schema.VERSION_TABLE, sa.MetaData()).drop(connection)

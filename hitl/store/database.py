@@ -276,9 +276,9 @@ _SQLITE_HINTS = {
     "unable to open": "cannot be opened: the folder {folder} must exist and you must be allowed to write there",
     "not a database": "is a file, but not a database: move it away or name another one",
     "malformed": "the database is damaged: restore a copy, or move it away and pull again",
-    "readonly": "may not be written: check the rights of the file and of the folder {folder}",
+    "readonly": "cannot be written: check the permissions of the file and of the folder {folder}",
     "locked": f"another program has kept the database locked for {BUSY_SECONDS} s: try again when it is done",
-    "disk is full": "the disk is full: make room in {folder}",
+    "disk is full": "the disk is full: free space in {folder}",
 }
 
 
@@ -292,9 +292,9 @@ def parse(text: str) -> sa.URL:
     try:
         url = sa.make_url(text)
     except (ArgumentError, ValueError):  # the original message could show a password
-        raise StoreError(f"the address of the store cannot be understood; {_EXPECTED}") from None
+        raise StoreError(f"the address of the store is malformed; {_EXPECTED}") from None
     if url.get_backend_name() not in ("postgresql", "postgres"):
-        raise StoreError(f"the store cannot be kept in {text.partition(':')[0]!r}; {_EXPECTED}")
+        raise StoreError(f"the store cannot be in {text.partition(':')[0]!r}; {_EXPECTED}")
     if "connect_timeout" not in url.query:
         url = url.update_query_dict({"connect_timeout": str(CONNECT_SECONDS)})
     return url.set(drivername="postgresql+psycopg")
@@ -354,7 +354,7 @@ def _make_engine(url: sa.URL) -> sa.Engine:
     try:  # the ping detects pooled connections that died when the server restarted
         return sa.create_engine(url, isolation_level="READ COMMITTED", hide_parameters=True, pool_pre_ping=True)
     except ImportError:
-        raise MissingExtra("a store on PostgreSQL needs more: pip install 'hitl-toolkit[postgres]'") from None
+        raise MissingExtra("a store on PostgreSQL needs an extra: pip install 'hitl-toolkit[postgres]'") from None
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:

@@ -149,7 +149,7 @@ class Leased:
                 query = sa.select(projects.c.owner, projects.c.lease_until).where(projects.c.project == lease.project)
                 row = connection.execute(query).first()
                 raise LeaseLost(
-                    f"project {lease.project!r}: this cycle took too long and was overtaken; the lease is held by "
+                    f"project {lease.project!r}: this run took too long, and another took over. The lease is held by "
                     f"{_described(*row) if row and row.owner else 'nobody'}. Nothing was written to the store since"
                 )
             yield connection

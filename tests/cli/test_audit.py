@@ -31,7 +31,7 @@ def test_audit_says_what_differs_and_mends_it(run: Run, tmp_path: Path) -> None:
     found = json.loads(said)
     assert code == 1
     assert not found["agrees"]
-    assert ("item", "4", "the store lacks it") in {tuple(one.values()) for one in found["differences"]}
+    assert ("item", "4", "not in the store") in {tuple(one.values()) for one in found["differences"]}
     code, said, _ = run("audit")
     assert code == 1
     assert "`hitl audit --repair` mends it" in said

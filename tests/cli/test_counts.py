@@ -52,7 +52,7 @@ def test_every_command_says_the_same_number_of_labels(run: Run, project: Path) -
     assert run("report", "--output", "report.html")[0] == 0
     tiles = re.sub(r"<[^>]+>", " ", Path("report.html").read_text())
     assert re.search(r"36\s+labels", tiles)
-    assert re.search(r"2\s+items of known truth", tiles)
+    assert re.search(r"2\s+items with known answers", tiles)
     for command in ("pull", "run", "status", "doctor"):
         assert "annotations" not in run(command)[1].replace("annotations: ", "").replace("annotations.csv", "")
 

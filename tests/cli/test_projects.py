@@ -154,7 +154,10 @@ def test_an_item_is_added_once(run: Run, project: Path) -> None:
     """The last row won, and the other was lost without a word."""
     (project / "new.csv").write_text("item,text\nn1,one\nn2,two\nn1,other\n")
     code, _, error = run("add", "new.csv")
-    assert (code, "new.csv, line 4: 'n1' is there before, with other data; expected one row" in error) == (78, True)
+    assert (code, "new.csv, line 4: 'n1' appears twice with different data; expected one row per item" in error) == (
+        78,
+        True,
+    )
     (project / "new.csv").write_text("item,text\nn1,one\nn2,two\nn1,one\n")
     assert run("add", "new.csv")[0] == 0
 

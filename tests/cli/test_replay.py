@@ -119,7 +119,7 @@ def test_it_says_where_a_project_would_have_ended_and_what_was_true(run: Run, ta
     (at, *_) = (one for one in told if one is not None)
     code, out, _ = run(*FLAGS, *stop)
     said = " ".join(out.split())
-    assert "Where a project with target_accuracy = 0.5 would have ended, 25 items of known truth" in said
+    assert "Where a project with target_accuracy = 0.5 would have ended, 25 items with known answers" in said
     assert f"{at['accuracy']:.1%}" in out
     assert "that would have ended were below the target" in said
 

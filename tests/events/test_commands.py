@@ -50,7 +50,7 @@ def test_a_run_tells_at_its_end_and_says_no_secret(project: Path, run: Run) -> N
             out + err + "".join(run(*each)[1] for each in (("events",), ("events", "--json"), ("doctor",), ("status",)))
         )
     assert "items.decided" in said
-    assert "1 delivered, 0 waiting, 0 given up" in said
+    assert "1 delivered, 0 waiting, 0 failed for good" in said
     for secret in ("secret-part", SECRET[8:20]):
         assert secret not in said
 
@@ -108,7 +108,7 @@ def test_what_was_given_up_is_sent_again(project: Path, run: Run) -> None:
     with receiving(410) as to:
         told(project, ci=to.url)
         assert run("run")[0] == 0
-        assert "1 given up" in run("events")[1]
+        assert "1 failed for good" in run("events")[1]
         code, out, _ = run("doctor")
         assert code == 1
         assert "410" in out

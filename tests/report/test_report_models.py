@@ -63,7 +63,7 @@ def test_the_section_is_the_profile(profile: ModelProfile, section: models.Model
 def test_the_page_says_it(page: QuestionPage, section: models.ModelsSection) -> None:
     text = seen(page).text
     account = section.profile.best
-    assert f"Measured on {account.items} items of known truth" in text
+    assert f"Measured on {account.items} items with known answers" in text
     row = section.classes.iloc[0]
     assert row["class"] == "cow"
     words = f"cow {row['items']:.0f} {row['model'] * 100:.1f} % {row['model_low'] * 100:.0f} % to"

@@ -136,7 +136,7 @@ def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
     quiet = done | {"idle": None, "lacking": None, "problems": ["row 3: no class", "row 4: no class"]}
     assert line(base | quiet).endswith("21 changes; row 3: no class; row 4: no class")
     assert line(base | {"event": "looked", "new": 50}).endswith("p: 50 new annotations")
-    assert line(base | {"event": "looked", "new": None}).endswith("p: no cycle has counted annotations yet")
+    assert line(base | {"event": "looked", "new": None}).endswith("p: annotations are counted after the first run")
 
 
 def test_a_scheduled_cycle_that_finds_nothing_new_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,7 +150,7 @@ def test_a_scheduled_cycle_that_finds_nothing_new_is_told(tmp_path: Path, capsys
         teller(as_json, lambda _: None)("done", "p", said)
     first, second, third = capsys.readouterr().out.splitlines()
     assert "cycle done in 0.5 s" in first
-    assert second.endswith("p: nothing has changed (a look of 0.5 s): 0 operations, 0 changes")
+    assert second.endswith("p: nothing has changed (checked in 0.5 s): 0 operations, 0 changes")
     assert json.loads(third)["unchanged"] is True
 
 

@@ -271,7 +271,7 @@ def test_the_commands_while_a_cycle_runs(tmp_path: Path, run: Run) -> None:
     cycle.join()
     assert ended == [0]
     assert run("backup", "copies")[0] == 0
-    assert run("backup", "others/")[2] == "hitl: others: no such folder; make it, or name a file, as others.zip\n"
+    assert run("backup", "others/")[2] == "hitl: others: no such folder; create it, or name a file such as others.zip\n"
     assert len(list((tmp_path / "copies").glob("hitl-*Z.zip"))) == 1
     expected = (tmp_path / "hitl-output" / "consensus.csv").read_bytes()
     for path in {taken[0], taken[len(taken) // 2], taken[-1]}:

@@ -319,7 +319,7 @@ def test_the_items_of_a_project_are_judged_and_its_cycles_use_it(run: Run, folde
     assert run("pull")[0] == 0
     code, out, err = run(*flags)
     assert (code, err) == (0, "")
-    assert 'for every cycle, add to hitl.toml, in its section [models]:\n"net" = "net.csv"\n' in out
+    assert 'to use it in every run, add to hitl.toml, in its section [models]:\n"net" = "net.csv"\n' in out
     assert read_table(folder / "net.csv").num_rows == N
     with (folder / "hitl.toml").open("a") as file:
         file.write("\n[models]\nnet = 'net.csv'\n")

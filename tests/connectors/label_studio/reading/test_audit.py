@@ -143,8 +143,8 @@ def test_what_the_store_lacks_is_said_and_mended(case: Case) -> None:
     said = case.project.answer(3, case.tasks[8], "good")
     case.project.admin.delete(f"/api/tasks/{case.tasks[7]}/")
     found = {(one.what, one.key, one.why) for one in case.audit().differences}
-    assert ("annotation", f"{said['id']} of {case.tasks[8]}", "the store lacks it") in found
-    assert ("item", str(case.tasks[7]), "it is gone on the platform") in found
+    assert ("annotation", f"{said['id']} of {case.tasks[8]}", "not in the store") in found
+    assert ("item", str(case.tasks[7]), "deleted on the platform") in found
     repaired = case.repair()
     assert {one.what for one in repaired.differences} <= {"order", "assign", "labels_wanted"}  # until the next cycle
     cycle.run(case.settings, case.store, case.connector)
@@ -157,7 +157,7 @@ def test_an_answer_that_was_changed_without_a_stamp_is_said_and_mended(case: Cas
     text = json.dumps(choice("good" if first["result"][0]["value"]["choices"] == ["bad"] else "bad"))
     stamps._run("UPDATE task_completion SET result = ? WHERE id = ?", text, first["id"])
     (found,) = [one for one in case.audit().differences if one.what == "annotation"]
-    assert (found.key, found.why) == (f"{first['id']} of {case.tasks[0]}", "the store has another answer")
+    assert (found.key, found.why) == (f"{first['id']} of {case.tasks[0]}", "the store has a different answer")
     case.repair()
     assert not [one for one in case.audit().differences if one.what == "annotation"]
 

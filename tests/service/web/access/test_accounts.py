@@ -40,7 +40,7 @@ def test_what_is_no_user_is_an_error(ann: Accounts) -> None:
     for name in ("", " ann", "ann ", "a\nb", "a" * 101, "x\u202ey"):
         with pytest.raises(BadInput, match="is no name; expected 1 to 100 characters"):
             ann.add_user(name, PASSWORD, Role.VIEWER)
-    with pytest.raises(BadInput, match="'ann' is there already"):
+    with pytest.raises(BadInput, match="'ann' exists already"):
         ann.add_user("ann", PASSWORD, Role.ADMIN)
     assert ann.users()[0].roles == {"rte": Role.LEAD}, "it changed nothing"
 

@@ -61,7 +61,7 @@ def test_users_from_adding_to_removing(call: Run, accounts: Accounts) -> None:
     assert accounts.users()[1].roles == {"": Role.VIEWER}
     new = "another good password"
     said = call("users", "password", "ann", "--password-stdin", typed=new)[1]
-    assert said == "ann: the password is changed, and all sessions have ended\n"
+    assert said == "ann: password changed; all sessions have ended\n"
     assert accounts.in_session(session) is None
     assert accounts.log_in("ann", new)
     assert call("users", "remove", "bob")[1] == "removed bob\n"
@@ -71,7 +71,7 @@ def test_users_from_adding_to_removing(call: Run, accounts: Accounts) -> None:
 def test_tokens_from_making_to_revoking(call: Run, accounts: Accounts) -> None:
     code, out, err = call("tokens", "create", "ci", "--role", "viewer", "--project", "rte")
     assert code == 0
-    assert err == "hitl: ci: viewer of rte. Keep the token: it is shown this once\n"
+    assert err == "hitl: ci: viewer of rte. Store the token now: it is shown only once\n"
     secret = out.strip()
     caller = accounts.with_token(secret)
     assert caller is not None
