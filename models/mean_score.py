@@ -113,8 +113,8 @@ def guessed_order(annotations: Annotations) -> str | None:
     if len(names) <= 2 or names != natural_order(names) or all(math.isfinite(_number(name)) for name in names):
         return None
     return (
-        f"mean-score takes the classes for equal steps in this order: {', '.join(map(str, names))}; if it is "
-        "another one, name the classes in their order (--classes, classes=, source.classes)"
+        f"mean-score treats the classes as equal steps in this order: {', '.join(map(str, names))}. If their "
+        "order is different, name the classes in order (--classes, classes=, source.classes)"
     )
 
 

@@ -80,7 +80,7 @@ def _log_temperature(given: Any) -> Any:
     known = [field.name for field in fields(prior)]
     if not isinstance(given, Mapping) or not given.keys() <= {*known}:
         raise BadSettings(
-            f"temperature is {given!r}; expected what is believed of its logarithm, as {{ mean = 0.0, sd = 1.0 }} "
+            f"temperature is {given!r}; expected the prior of its logarithm, such as {{ mean = 0.0, sd = 1.0 }} "
             f"({', '.join(known)})"
         )
     return prior(**given)

@@ -163,7 +163,7 @@ class VariationalGPCMA:
             )
             raise BadEvidence(f"probabilities: learned beside the models {learned}; the evidence has {given}")
         if not self._learned_alike(consensus, evidence, self._kernel(evidence)):
-            raise BadEvidence("features: not those, or not with the settings, that this was learned with")
+            raise BadEvidence("features: they or their settings differ from those this was learned with")
         pool = calibrated_prior(self, evidence, consensus) if evidence.probabilities else None
         prior = self._restored(consensus, evidence, pool)
         q_nj = em.expectation(

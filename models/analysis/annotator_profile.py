@@ -218,7 +218,7 @@ class AnnotatorProfiler:
         judged = (consensus.items, people.names, people.classes, people.options)
         if judged != (annotations.items, annotations.annotators, annotations.classes, annotations.options):
             raise BadInput(
-                "the consensus is over other items, annotators or classes than the annotations; combine these first"
+                "the consensus has other items, annotators or classes than the annotations; combine these first"
             )
         others = Others(evidence, consensus)
         ways = compare_ways(annotations, others, people.shares)

@@ -159,7 +159,7 @@ class ModelProfiler:
             )
         annotations = evidence.annotations
         if (annotations.items, annotations.classes) != (consensus.items, consensus.classes):
-            raise BadInput("the consensus is over other items or classes than the evidence; combine it first")
+            raise BadInput("the consensus has other items or classes than the evidence; combine the evidence first")
         known = (evidence if truth is None else replace(evidence, truth=truth)).truth
         judged = complementarity.judge(evidence, consensus)
         assert known is not None

@@ -65,7 +65,7 @@ def known_rows(probabilities: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floa
     q_nj = _soft_labels(np.asarray(truth), *p_nj.shape)
     counts_n = ~np.isnan(p_nj[:, 0]) & (q_nj.sum(axis=1) > 0)
     if not counts_n.any():
-        raise BadEvidence("a calibration learns from items with probabilities and known or believed truth; found none")
+        raise BadEvidence("calibration needs items with both probabilities and labels; found none")
     return p_nj[counts_n], q_nj[counts_n]
 
 

@@ -183,7 +183,7 @@ def rows(items: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequenc
 
 def numbers(items: Sequence[str], x_nd: Floats) -> Corpus:
     """Build a corpus of existing numbers (N, D), leaving out items whose numbers are not all finite."""
-    values = [row if np.isfinite(row).all() else Reason("its numbers are not finite") for row in x_nd]
+    values = [row if np.isfinite(row).all() else Reason("its values are not finite") for row in x_nd]
     return _corpus("numbers", items, values, lambda row: hashlib.sha256(row.tobytes()).hexdigest()[:32])
 
 
@@ -297,7 +297,7 @@ def embed_together(
     if x_nd is None and corpus.kind == "text":
         x_nd = tfidf_svd(corpus.values, dimensions)
         wordless = np.flatnonzero(np.isnan(x_nd[:, 0]))
-        return x_nd, {corpus.items[n]: "its text has no word of two letters or more" for n in wordless}
+        return x_nd, {corpus.items[n]: "its text has no word of two or more letters" for n in wordless}
     if x_nd is None:
         columns = zip(corpus.columns, zip(*corpus.values, strict=True), strict=True)
         x_nd = np.hstack([scaled(name, values) for name, values in columns])
@@ -340,11 +340,11 @@ def _embed_batch(embedder: Embedder, values: list[Any], width: int | None) -> li
         singles = [_run(embedder, [value], width) for value in inputs]
         vectors = [x if isinstance(x, Reason) else x[0] for x in singles]
         if len({len(x) for x in vectors if not isinstance(x, Reason)}) > 1:
-            why = Reason("the model gives another number of numbers for each item; expected as many")
+            why = Reason("the model returns different numbers of values for different items")
             vectors = [why] * len(rows)
     for n, x in zip(rows, vectors, strict=True):
         is_usable = isinstance(x, Reason) or np.isfinite(x).all()
-        answers[n] = x if is_usable else Reason("the model gives NaN or infinite numbers")
+        answers[n] = x if is_usable else Reason("the model returns NaN or infinite values")
     return answers
 
 

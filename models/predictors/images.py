@@ -59,7 +59,7 @@ class Images:
                 raise BadInput(f"{place}: {error}") from None
         host = urlsplit(place).netloc
         if self.failures[host] >= STRIKES:
-            raise BadInput(f"{place}: not asked for, {host} has not answered {STRIKES} times in a row")
+            raise BadInput(f"{place}: skipped, because {host} has not answered {STRIKES} times in a row")
         try:
             content = download(place)
         except (TimeoutError, ConnectionError) as error:

@@ -70,9 +70,7 @@ def load(name: str, trust: bool = False) -> tuple[Any, str]:
     if not path.is_file():
         raise BadSettings(f"--model {path}: no such file")
     if not trust:
-        raise BadSettings(
-            f"--model {path}: a pickle is a program that runs when it is read; if you know who made it, add --trust"
-        )
+        raise BadSettings(f"--model {path}: loading a pickle can run any code; if you trust who made it, add --trust")
     joblib = required("joblib", "a .joblib or .pkl model", SKLEARN)
     _add_working_folder()
     try:
@@ -122,11 +120,11 @@ def estimator_maker(model: Any) -> Callable[[], Any]:
     """Return a function that makes unfitted copies of the estimator. Raise BadSettings if it cannot be copied."""
     base = required("sklearn.base", "--folds", SKLEARN)
     if is_module(model):
-        raise BadSettings("--folds: trains scikit-learn estimators; a torch model is trained by you, fold by fold")
+        raise BadSettings("--folds trains only scikit-learn estimators; train a torch model yourself, fold by fold")
     try:
         base.clone(model)
     except TypeError as error:
-        raise BadSettings(f"--folds: the model cannot be made anew: {' '.join(str(error).split())[:200]}") from None
+        raise BadSettings(f"--folds: the model cannot be copied: {' '.join(str(error).split())[:200]}") from None
     return lambda: base.clone(model)
 
 

@@ -80,7 +80,7 @@ class NetworkPredictor:
         """Return row -> tensor for the images that can be read. Raise BadInput if none can."""
         transform = self.transform
         if transform is None:
-            raise BadSettings("--image: this model has no transforms of its own; name them with --transforms")
+            raise BadSettings("--image: this model has no transforms; name some with --transforms")
 
         def read(path: Path) -> Any:
             try:
@@ -148,7 +148,7 @@ def backbone(name: str, weights: str, device: str, read: Callable[[str], Any]) -
             module = models.get_model(name, weights=named)
     except (OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise BadInput(f"weights {weights}: cannot be had from torchvision: {reason}") from None
+        raise BadInput(f"weights {weights}: cannot be loaded from torchvision: {reason}") from None
     last = without_last_layer(module)
     if named is None and weights != RANDOM:
         if not Path(weights).is_file():
@@ -253,5 +253,5 @@ def _read_weights(path: Path) -> Mapping[str, Any]:
             "not the module"
         ) from None
     if not isinstance(state, Mapping):
-        raise BadInput(f"{path}: holds {type(state).__name__}; expected what module.state_dict() gives")
+        raise BadInput(f"{path}: contains {type(state).__name__}; expected the result of module.state_dict()")
     return state

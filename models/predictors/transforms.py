@@ -62,7 +62,7 @@ def tfidf_svd(texts: Sequence[str], dimensions: int | None = None) -> Floats:
     try:
         t_nv = extraction.TfidfVectorizer().fit_transform(texts)
     except ValueError as error:  # an empty vocabulary
-        raise BadInput(f"none of the {len(texts)} texts has a word of two letters or more: {error}") from None
+        raise BadInput(f"none of the {len(texts)} texts has a word of two or more letters: {error}") from None
     worded = np.flatnonzero(np.diff(t_nv.indptr))
     d = min(dimensions or TFIDF_DIMENSIONS, len(worded), t_nv.shape[1])
     x_nd = np.full((len(texts), d), np.nan)

@@ -34,12 +34,16 @@ AT_ONCE = 500_000
 def sequences_of(evidence: Evidence) -> Sequences:
     """Return the order of the items. Raise BadEvidence if there is none, or if two items have the same position."""
     if evidence.sequence is None:
-        raise BadEvidence("items without places in sequences; expected sequence=, in every shard if there are several")
+        raise BadEvidence(
+            "items have no positions in sequences; expected sequence=, in every shard if there are several"
+        )
     order = np.lexsort(evidence.sequence.T[::-1])
     same = np.flatnonzero((np.diff(evidence.sequence[order], axis=0) == 0).all(axis=1))
     if same.size:
         first, second = (evidence.annotations.items[row] for row in order[same[0] : same[0] + 2])
-        raise BadEvidence(f"items {first!r} and {second!r} have one place in a sequence; expected a place for each")
+        raise BadEvidence(
+            f"items {first!r} and {second!r} have the same position in a sequence; expected different positions"
+        )
     return Sequences(evidence.sequence)
 
 

@@ -88,7 +88,7 @@ def test_an_item_without_text_is_named_and_has_no_features(tmp_path: Path) -> No
         "1",
     ]
     assert np.isnan(evidence.features[~evidence.featured]).all()
-    told = "no features of 2 items ('0': 'text' is empty; '1': its text has no word of two letters or more)"
+    told = "no features of 2 items ('0': 'text' is empty; '1': its text has no word of two or more letters)"
     assert report.pulled.problems == (told,)
     again = run(folder, **features(text="text"))
     assert again.pulled.problems == (told,)

@@ -193,7 +193,7 @@ def test_weights_by_name_come_from_the_loader_of_torchvision(
         found, embedded(tmp_path, pictures, "torchvision:resnet18", str(tmp_path / "w.pt"))[0]
     )
     assert asked == [models.ResNet18_Weights.IMAGENET1K_V1.url]
-    with pytest.raises(BadInput, match="weights DEFAULT: cannot be had from torchvision: no route to host"):
+    with pytest.raises(BadInput, match="weights DEFAULT: cannot be loaded from torchvision: no route to host"):
         embedded(tmp_path, pictures, "torchvision:resnet18", "DEFAULT")
 
 

@@ -55,7 +55,7 @@ def test_a_text_without_a_word_is_left_out() -> None:
     assert left_out == {
         "c": "'text' is empty",
         "d": "'text' is empty",
-        "b": "its text has no word of two letters or more",
+        "b": "its text has no word of two or more letters",
     }
     assert np.isnan(found).all(axis=1).tolist() == [False, True, False]  # of a, b and e
     with pytest.raises(BadInput, match="none of the 2 texts has a word"):
@@ -161,8 +161,8 @@ def broken(kind: str) -> Any:
     ("kind", "why"),
     [
         ("raises", "ValueError: cannot read aaab"),
-        ("nan", "the model gives NaN or infinite numbers"),
-        ("infinite", "the model gives NaN or infinite numbers"),
+        ("nan", "the model returns NaN or infinite values"),
+        ("infinite", "the model returns NaN or infinite values"),
         ("wide", "the model gives shape (1, 3); expected (1, 2), a row each"),
         ("short", "the model gives shape (0, 2); expected (1, 2), a row each"),
         ("text", "ValueError: could not convert string to float: 'no'"),
