@@ -230,7 +230,7 @@ def test_the_groups_of_the_command_line() -> None:
     [
         (("--policy", "clever"), 78, "policy.name 'clever' is unknown; expected one of expected-gain"),
         (("--method", "clever"), 78, "method 'clever' is unknown"),
-        (("--simulate", "good=3"), 78, "expected either a file of annotations or --simulate"),
+        (("--simulate", "good=3"), 78, "give a file of annotations or --simulate"),
         (("--output", "nowhere/page.html"), 65, "the folder nowhere does not exist"),
         (
             ("--output", "page.pdf"),
@@ -253,7 +253,7 @@ def test_the_groups_of_the_command_line() -> None:
         (("--stop", "1"), 78, "--stop is 1; expected an accuracy above 0 and below 1"),
         (("--gold", "5"), 78, "it needs --stop"),
         (("--stop", "0.9", "--gold", "50"), 65, "50 items of known truth asked for, and 50 have one"),
-        (("--capacity", "0"), 78, "--capacity is 0 for all: no annotator may be asked"),
+        (("--capacity", "0"), 78, "--capacity is 0, so nobody can be asked"),
     ],
 )
 def test_what_is_wrong_is_refused_and_nothing_written(
@@ -276,7 +276,7 @@ def test_what_is_wrong_is_refused_and_nothing_written(
 def test_without_people_or_truth_there_is_nothing_to_replay(run: Run, tables: Path) -> None:
     code, _, err = run("replay", "--truth", "truth.csv")
     assert code == 78
-    assert "expected either a file of annotations or --simulate" in err
+    assert "give a file of annotations or --simulate" in err
     code, _, err = run("replay", "annotations.csv")
     assert (code, "expected --truth, a table of known labels" in err) == (78, True)
     (tables / "empty.csv").write_text("item,label\ni1,\n")
@@ -365,7 +365,7 @@ def test_answers_of_nobody_have_no_limits_of_annotators(tables: Path, run: Run) 
     for limits in (("--people", "people.csv"), ("--capacity", "1")):
         code, _, err = run(*FLAGS, *limits)
         assert code == 78
-        assert "--people and --capacity are about annotators, and some of these answers name none" in err
+        assert "--people and --capacity need an annotator in every row" in err
 
 
 def test_with_a_confidence_it_does_not_end_before_items_have_labels(tables: Path, run: Run) -> None:
@@ -377,7 +377,7 @@ def test_with_a_confidence_it_does_not_end_before_items_have_labels(tables: Path
 def test_items_whose_truth_is_told_are_not_scored(tables: Path, run: Run) -> None:
     said = ("--stop", "0.99", "--gold", "40", "--seeds", "1")
     code, out, _ = run(*FLAGS, *said)
-    assert (code, "the items of --gold are known from the beginning, and not scored" in out) == (0, True)
+    assert (code, "except for the --gold items, which methods know from the start" in out) == (0, True)
     recorded = Recording(evidence_of(tables))
     (track,) = run_trials(recorded, strategies(240, stop=StopRule(0.99, 40)), seeds=1)["expected-gain"]
     assert set(np.round(track.accuracy * 10, 9) % 1) <= {0.0, 0.5}, "of ten items, ties shared"

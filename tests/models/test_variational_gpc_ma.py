@@ -107,7 +107,7 @@ def test_other_features_are_refused() -> None:
     evidence, _ = featured()
     learned = FEW.fit(evidence)
     assert evidence.features is not None
-    with pytest.raises(BadEvidence, match="features: not those"):
+    with pytest.raises(BadEvidence, match="features: they or their settings differ"):
         FEW.apply(learned, replace(evidence, features=evidence.features[:, :1]))
     with pytest.raises(BadEvidence, match=r"needs features of the items .* found none"):
         FEW.apply(learned, replace(evidence, features=None))

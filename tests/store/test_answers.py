@@ -138,7 +138,7 @@ def test_labels_are_named_and_of_the_same_items(store: Store) -> None:
         again = store.labels("p", replace(QUESTION, name="other"), {}, first.items)  # type: ignore[arg-type]
         assert (again.items, len(again)) == (first.items, 0)
         store.save_page(lease, page(99, item("new")))
-    with pytest.raises(BadInput, match="came or went"):
+    with pytest.raises(BadInput, match="items changed"):
         store.labels("p", QUESTION, {}, first.items)  # type: ignore[arg-type]
 
 

@@ -202,8 +202,8 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
     ("change", "error", "message"),
     [
         (lambda said: said.update(schema="9999"), StoreError, "schema is version 9999; this version of hitl knows"),
-        (lambda said: said.pop("schema"), BadInput, "archive of something else"),
-        (lambda said: said["rows"].update(hitl_more=1), BadInput, "archive of something"),
+        (lambda said: said.pop("schema"), BadInput, "not a backup"),
+        (lambda said: said["rows"].update(hitl_more=1), BadInput, "not a backup"),
         (lambda said: said["rows"].update(hitl_item=1), BadInput, "found 2500 rows; expected 1"),
     ],
     ids=["newer", "foreign", "lacking", "rows"],
@@ -237,7 +237,7 @@ def test_it_replaces_nothing_unless_told_to(url: str, tmp_path: Path) -> None:
         store.save_page(lease, page(9, item("later")))
         with pytest.raises(Busy, match="project 'p' is held by"):
             restore(url, path, force=True)
-    with pytest.raises(BadInput, match="holds something already"):
+    with pytest.raises(BadInput, match="is not empty"):
         restore(url, path)
     assert content(url) != before
     restore(url, path, force=True)

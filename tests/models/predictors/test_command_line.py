@@ -77,7 +77,7 @@ def test_a_pickled_estimator_needs_trust(run: Run, folder: Path) -> None:
     for name in ("evil.pkl", "clf.joblib"):
         code, out, err = run("predict", "items.csv", "-m", name, *FEATURES, "-o", "p.csv")
         assert code == 78
-        assert "a pickle is a program that runs when it is read" in err
+        assert "loading a pickle can run any code" in err
         assert "sprung" not in out + err
     code, out, err = run("predict", "items.csv", "-m", "clf.joblib", "--trust", *FEATURES, "-o", "p.csv")
     assert (code, err) == (0, "")
@@ -213,8 +213,8 @@ def stop(seen: list[str], fingerprint: str) -> None:
         (["-m", "mine:logistic", "-o", "p.csv"], 78, "LogisticRegression is not fitted"),
         (["-m", "mine:MODELS", "-o", "p.csv"], 78, "no predict_proba"),
         (["-m", "torchvision:resnet18", "-o", "p.csv"], 78, "untrained; name a file with --weights"),
-        (["-m", "mine:logistic", "--folds", "3", "-o", "p.csv"], 78, "--folds and --truth go together"),
-        (["-m", "mine:logistic", "--groups", "twin", "-o", "p.csv"], 78, "it needs --folds"),
+        (["-m", "mine:logistic", "--folds", "3", "-o", "p.csv"], 78, "--folds and --truth need each other"),
+        (["-m", "mine:logistic", "--groups", "twin", "-o", "p.csv"], 78, "--groups needs --folds"),
         (["-m", "clf.joblib", "--trust", "--image", "a", "-o", "p.csv"], 78, "expected a torch model"),
         (["-m", "clf.joblib", "--trust", "--text", "a", "--image", "b", "-o", "p.csv"], 78, "exclude each other"),
         (["-m", "clf.joblib", "--trust", "--features", "a,z", "-o", "p.csv"], 65, "no column 'z'"),

@@ -74,7 +74,7 @@ def test_what_was_embedded_is_kept(run: Run, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["items.csv", "-o", "f.csv"], 78, "expected one of --text, --image and --columns"),
+        (["items.csv", "-o", "f.csv"], 78, "give one of --text, --image and --columns"),
         (["items.csv", "--text", "text", "--image", "text", "-o", "f.csv"], 78, "text and image exclude each other"),
         (["--text", "text", "-o", "f.csv"], 78, "either a table of items or --project"),
         (["items.csv", "--text", "text"], 78, "expected a file to write: --output"),
@@ -90,7 +90,7 @@ def test_what_was_embedded_is_kept(run: Run, folder: Path) -> None:
         (["items.csv", "--image", "text", "-o", "f.csv"], 78, "image: needs a model"),
         (["items.csv", "--columns", "kind", "--model", "m:f", "-o", "f.csv"], 78, "model: sees a text or an image"),
         (["items.csv", "--text", "text", "--model", "absent.py:f", "-o", "f.csv"], 78, "model absent.py: no such file"),
-        (["--project", "--text", "text"], 78, "stands in hitl.toml: [features]"),
+        (["--project", "--text", "text"], 78, "takes its options from [features]"),
     ],
 )
 def test_what_cannot_be_embedded_says_why(

@@ -207,7 +207,7 @@ def test_a_model_is_made_once_for_a_run(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (lambda said: [[1.0] * len(text) for text in said], "gives another number of numbers for each item"),
+        (lambda said: [[1.0] * len(text) for text in said], "returns different numbers of values"),
         (lambda said: np.ones(len(said)), r"the model gives shape \(1,\); expected \(1, D\), a row each"),
         (lambda said: np.ones((len(said), 0)), r"the model gives shape \(1, 0\)"),
         (lambda said: None, "ValueError|TypeError|the model gives shape"),

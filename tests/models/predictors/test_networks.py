@@ -202,7 +202,7 @@ def test_a_batch_of_which_no_image_is_there_is_an_error(tmp_path: Path) -> None:
     predictor = network(Brightness(), ["dark", "bright"], transform=as_tensor)
     with pytest.raises(BadInput, match="nor any other of the batch; see --image-folder"):
         predictor.predict(batch)
-    with pytest.raises(BadSettings, match="has no transforms of its own"):
+    with pytest.raises(BadSettings, match="has no transforms; name some"):
         network(Brightness(), ["dark", "bright"]).predict(batch)
 
 

@@ -92,7 +92,7 @@ def test_tokens_from_making_to_revoking(call: Run, accounts: Accounts) -> None:
     ("arguments", "typed", "code", "words"),
     [
         (("users", "add", "ann", "--role", "boss", "--no-password"), "", 65, "expected one of viewer, lead, admin"),
-        (("users", "add", "ann", "--role", "lead"), PASSWORD, 78, "no terminal to ask at; expected --password-stdin"),
+        (("users", "add", "ann", "--role", "lead"), PASSWORD, 78, "no terminal to ask for it; use --password-stdin"),
         (("users", "add", "ann", "--role", "lead", "--password-stdin"), "short\n", 65, "5 characters; expected 12"),
         (("users", "role", "ann", "lead"), "", 65, "there is no 'ann'; `hitl users list` shows all"),
         (("tokens", "revoke", "0"), "", 65, "there is no '0'; `hitl tokens list` shows all"),
