@@ -71,7 +71,7 @@ def embed(
     where: Engine,
     items: flags.ItemTable = None,
     project: Annotated[
-        bool, opt("Embed the items of the project, as [features] of hitl.toml says.", "--project")
+        bool, opt("Embed the items of the project, as \\[features] of hitl.toml says.", "--project")
     ] = False,
     config: Config = HERE,
     item: flags.ItemColumn = "item",

@@ -240,7 +240,7 @@ def test_the_groups_of_the_command_line() -> None:
         (("--output", "truth.csv"), 65, "named twice"),
         (("-o", "a.svg", "-o", "a.svg"), 65, "named twice"),
         (("--people", "truth.csv"), 65, "no column 'annotator'"),
-        (("--people", "strangers.csv"), 65, "'eve' is no annotator who can be asked"),
+        (("--people", "strangers.csv"), 65, "'eve' is not an annotator in this replay"),
         (("--people", "words.csv"), 65, "the cost of 'ann' is much; input should be a valid number"),
         (("--people", "half.csv"), 65, "the capacity of 'ann' is 2.5; input should be a valid integer"),
         (("--people", "endless.csv"), 65, "the capacity of 'ann' is inf; input should be a"),

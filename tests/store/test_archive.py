@@ -174,7 +174,7 @@ def test_a_file_that_is_not_whole_changes_nothing(tmp_path: Path) -> None:
     bad = tmp_path / "bad.zip"
     for length in (0, 10, len(whole) // 2, len(whole) - 1):
         bad.write_bytes(whole[:length])
-        with pytest.raises(BadInput, match=r"bad\.zip: is no whole backup"):
+        with pytest.raises(BadInput, match=r"bad\.zip: is not a complete backup"):
             restore(target, bad)
     for place in range(1000, len(whole) - 3000, len(whole) // 7):
         bad.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -227,7 +227,7 @@ def test_it_replaces_nothing_unless_told_to(url: str, tmp_path: Path) -> None:
     fill(url)
     backup(url, path)
     before = content(url)
-    with pytest.raises(BadInput, match="is there already"):
+    with pytest.raises(BadInput, match="exists already"):
         backup(url, path)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BadInput, match="a pipe or a socket; expected the name of a file"):

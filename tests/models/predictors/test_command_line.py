@@ -260,7 +260,7 @@ def test_a_torch_module_from_a_factory(run: Run, folder: Path) -> None:
     assert run("predict", "items.csv", *flags, "--classes", "cat,dog", "--weights", "w.pt")[0] == 0
     np.testing.assert_allclose(columns(folder / "p.jsonl", "p_dog"), 1 / (1 + np.exp(-1)), atol=1e-6)
     code, _, err = run("predict", "items.csv", *flags, "--folds", "2", "--truth", "truth.csv")
-    assert (code, "trains scikit-learn estimators" in err) == (78, True)
+    assert (code, "trains only scikit-learn estimators" in err) == (78, True)
 
 
 def test_images_of_a_torchvision_model(run: Run, folder: Path) -> None:
@@ -281,7 +281,7 @@ def test_images_of_a_torchvision_model(run: Run, folder: Path) -> None:
     flags += ["--classes", "cat,dog", "--device", "cpu", "-o", "p.csv"]
     code, out, err = run("predict", "photos.csv", *flags)
     assert code == 0
-    assert "1 left out" in out
+    assert "1 items skipped" in out
     assert "1 images cannot be read; their items have no probabilities (photos/c.png)" in err
     first = columns(folder / "p.csv", "p_cat", "p_dog")
     np.testing.assert_allclose(first[:2].sum(axis=1), 1)
@@ -324,5 +324,5 @@ def test_the_items_of_a_project_are_judged_and_its_cycles_use_it(run: Run, folde
     with (folder / "hitl.toml").open("a") as file:
         file.write("\n[models]\nnet = 'net.csv'\n")
     assert run("run")[0] == 0
-    assert "model net: predicts 60 of 60 items, temperature " in run("status")[1]
+    assert "model net: predicts 60 of 60 items" in run("status")[1]
     assert "expected either a table of items or --project" in run("predict", "-m", "clf.joblib", "-o", "p.csv")[2]

@@ -138,7 +138,7 @@ class Evil:
         (lambda path: torch.save({"w": Evil()}, path), "cannot be read as weights alone"),
         (lambda path: path.write_bytes(pickle.dumps(Evil())), "cannot be read as weights alone"),
         (lambda path: torch.save(made(), path), "cannot be read as weights alone.*not the module"),
-        (lambda path: torch.save(torch.zeros(2), path), "holds Tensor; expected what module.state_dict"),
+        (lambda path: torch.save(torch.zeros(2), path), "contains Tensor; expected the result of module.state_dict"),
         (lambda path: torch.save({"x": torch.zeros(2)}, path), "do not fit the model"),
         (lambda path: torch.save(torch.nn.Linear(2, 4).state_dict(), path), "do not fit the model"),
     ],
