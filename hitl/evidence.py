@@ -65,7 +65,7 @@ class Evidence(OneLineRepr):
     Example:
         >>> from hitl import Evidence
         >>> labels = {"item": ["a", "b"], "annotator": ["ann", "ann"], "label": ["cat", "dog"]}
-        >>> resnet = {"item": ["a", "c"], "p_cat": [0.9, 0.2], "p_dog": [0.1, 0.8]}
+        >>> resnet = {"item": ["a", "b", "c"], "p_cat": [0.9, 0.4, 0.2], "p_dog": [0.1, 0.6, 0.8]}
         >>> Evidence.from_tables(labels, {"resnet": resnet}).annotations.items
         ('a', 'b', 'c')
     """
