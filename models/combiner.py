@@ -14,12 +14,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
 from hitl.models.inference.engine import Shards, Table
 from hitl.models.registry import COMBINERS
+from hitl.tables.memory import memory_limit, readable
 
 EVIDENCE = {
     "probabilities": "class probabilities of a model (probabilities=, --probabilities)",
@@ -30,6 +31,9 @@ EVIDENCE = {
 }
 """Kinds of evidence besides the annotations (fields of `Evidence`), and how to supply each."""
 
+BELIEFS = 9
+"""Arrays (N, J) that a fit has at a time; measured, as are the methods' `tables`."""
+
 
 class Combiner(Protocol):
     """Method that fuses all evidence into the best-supported label of every item.
@@ -39,7 +43,8 @@ class Combiner(Protocol):
 
     `uses` names the fields of the evidence that the method uses besides the annotations. The optional class attribute
     `needs` names those that it requires. A method that also fits `Shards` sets `fits_shards: ClassVar[bool] = True`.
-    From shards, `fit` returns a consensus without items, and `apply` predicts the items shard by shard.
+    From shards, `fit` returns a consensus without items, and `apply` predicts the items shard by shard. The optional
+    `tables` or `memory` say how much memory a fit takes (`memory_of`).
 
     Example:
         >>> from hitl.models import Combiner, DawidSkene
@@ -99,6 +104,7 @@ def used(combiner: Combiner, evidence: Evidence | Shards, stacklevel: int = 3) -
             "takes tables as they are"
         )
     require_given(combiner, evidence, needs_of(combiner))
+    require_memory(combiner, evidence.annotations)
     ignored = given(evidence) - combiner.uses
     for kind in (kind for kind in EVIDENCE if kind in ignored):
         of = f" of {', '.join(map(repr, evidence.probabilities))}" if kind == "probabilities" else ""
@@ -179,6 +185,38 @@ def require_given(combiner: Combiner, evidence: Evidence, kinds: frozenset[str])
         what = " and ".join(words for kind, words in EVIDENCE.items() if kind in missing)
         others = _instead(given(evidence) & combiner.uses, "does without", "do without", "supply it")
         raise BadEvidence(f"{name_of(combiner)} needs {what} and found none; {others}")
+
+
+def require_memory(combiner: Combiner, annotations: Annotations) -> None:
+    """Raise BadEvidence if a fit would take more memory than there is. The message names a method that fits."""
+    size, most = memory_of(combiner, annotations), memory_limit()
+    if size <= most:
+        return
+    n, k, j = annotations.n_items, annotations.n_annotators, annotations.n_classes
+    default = COMBINERS.make("default", {})
+    needed = memory_of(default, annotations)
+    fits = f"default takes {readable(needed)}" if needed <= most else "no method takes less: merge rare classes"
+    raise BadEvidence(
+        f"{name_of(combiner)} would take {readable(size)} of memory for {n:,} items, {k:,} annotators and {j:,} "
+        f"classes; expected at most {readable(most)} (limits.memory, or what is available); {fits}"
+    )
+
+
+def memory_of(combiner: Any, annotations: Annotations) -> int:
+    """Estimate the bytes that a fit takes at its peak. A method may have a function `memory` of its own.
+
+    Otherwise, `tables` is the number of arrays (K, L, J) that it has at a time, by default 6, beside `BELIEFS` (N, J).
+    """
+    own = getattr(combiner, "memory", None)
+    if own is not None:
+        return int(own(annotations))
+    return array_bytes(annotations, getattr(combiner, "tables", 6), BELIEFS)
+
+
+def array_bytes(annotations: Annotations, tables: float, beliefs: float) -> int:
+    """Return the bytes of this many arrays (K, L, J) and (N, J)."""
+    cells = tables * annotations.n_annotators * annotations.n_options + beliefs * annotations.n_items
+    return int(8 * annotations.n_classes * cells)
 
 
 def given(evidence: Evidence) -> frozenset[str]:

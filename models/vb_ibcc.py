@@ -65,6 +65,7 @@ class VBIBCC:
         [0, 1, 1]
     """
 
+    tables: ClassVar[int] = 14
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
     fits_shards: ClassVar[bool] = True
 
@@ -170,6 +171,7 @@ class VBIBCCWithModels:
         [0, 1, 1]
     """
 
+    tables: ClassVar[int] = 14
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth"})
     needs: ClassVar[frozenset[str]] = frozenset({"probabilities"})
 

@@ -263,6 +263,7 @@ class LimitSettings(Section):
     columns: int = Field(default=Limits.columns, ge=1)
     classes: int = Field(default=Limits.classes, ge=2)
     name_length: int = Field(default=Limits.name_length, ge=1)
+    memory: int = Field(default=Limits.memory, ge=0)
 
     def limits(self) -> Limits:
         """Return the limits in the form that `hitl.tables` uses."""

@@ -41,6 +41,7 @@ class Limits:
         unpacked: maximum unpacked size in bytes.
         rows, columns, classes: maximum numbers of these.
         name_length: maximum number of characters of a name.
+        memory: maximum bytes that a table or a fit may take; 0: what is available (`hitl.tables.memory`).
     """
 
     nesting: int = 100
@@ -49,6 +50,7 @@ class Limits:
     columns: int = 25_000
     classes: int = 20_000
     name_length: int = 1_000
+    memory: int = 0
 
 
 _current: ContextVar[Limits | None] = ContextVar("limits", default=None)

@@ -18,17 +18,22 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.errors import BadTable, HitlError
 from hitl.tables import parsers
 from hitl.tables.columns import FILE, Place, require_columns, row_number, with_names
 from hitl.tables.limits import require_fit, require_harmless, require_shape
+from hitl.tables.memory import require_memory
 from hitl.tables.write import FORMATS, restored, suffix_of
 
 READ = {**FORMATS, ".xlsx": "xlsx"}
 SPREADSHEETS = (".xls", ".xlsb", ".xlsm", ".ods", ".numbers")
 ARROW = (".arrow", ".feather")
 STATE = "state.json"
+
+MANY_TEXTS = 10_000
+"""Texts of a column of a Parquet file from which their lengths are counted before they are read."""
 
 
 def format_of(path: Path) -> str:
@@ -181,10 +186,47 @@ def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -
         there = file.schema_arrow.names
         wanted = None if columns is None else [name for name in columns if name in there]
         whole = size is None or not file.metadata.num_rows
+        if whole:
+            require_memory(path, _unpacked(file, source, wanted))
         parts = file.iter_batches(batch_size=size or 1, columns=wanted, use_threads=False)
         for part in [file.read(wanted)] if whole else map(pa.Table.from_batches, ([batch] for batch in parts)):
             _require_valid(part)
             yield part
+
+
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 8}
+"""Bytes of a value in memory, for types of Parquet with other than 8; those of a text are added."""
+
+
+def _unpacked(file: Any, source: Any, wanted: Sequence[str] | None) -> int:
+    """Return the bytes that columns of a Parquet file take in memory, which encoding hides from the sizes it states.
+
+    Texts are read with their dictionary, in which each is stored once, and their lengths added up.
+    """
+    from pyarrow import parquet
+
+    metadata, texts, size = file.metadata, set[str](), 0
+    for group in range(metadata.num_row_groups):
+        for place in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(place)
+            if wanted is None or chunk.path_in_schema.split(".")[0] in wanted:
+                size += max(chunk.num_values * WIDTHS.get(chunk.physical_type, 8), chunk.total_uncompressed_size)
+                flat = chunk.physical_type == "BYTE_ARRAY" and "." not in chunk.path_in_schema
+                texts |= {chunk.path_in_schema} if flat and chunk.num_values >= MANY_TEXTS else set()
+    names = sorted(texts)
+    with parquet.ParquetFile(source, pre_buffer=False, read_dictionary=names) as encoded:
+        for group in range(metadata.num_row_groups if texts else 0):
+            for column in encoded.read_row_group(group, names).columns:
+                size += sum(_text_bytes(chunk) for chunk in column.chunks)
+    return size
+
+
+def _text_bytes(chunk: Any) -> int:
+    """Return the bytes of all texts of a column that is encoded by a dictionary."""
+    if not pa.types.is_dictionary(chunk.type):
+        return int(chunk.nbytes)
+    lengths = pc.binary_length(chunk.dictionary)
+    return pc.sum(pc.cast(lengths.take(chunk.indices), pa.int64())).as_py() or 0
 
 
 def _read_arrow(path: Path) -> Iterator[pa.Table]:

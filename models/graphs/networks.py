@@ -82,6 +82,7 @@ class FieldMethod(ABC):
         tolerance: iterations stop when one gains less than this, in nats per item.
     """
 
+    tables: ClassVar[int] = 13
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "graph"})
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 

@@ -47,7 +47,7 @@ from hitl.models import combiner
 from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import learned_concentration
 from hitl.models.annotators.mean_rows import messages
-from hitl.models.combiner import used_shards
+from hitl.models.combiner import array_bytes, used_shards
 from hitl.models.hierarchy.counted import Counted, Left, Pairs, Weighed, least_labels, shares_before
 from hitl.models.hierarchy.shared_error_fit import fit_shared_errors, has_few_labels_for_its_classes
 from hitl.models.hierarchy.skills import CROWD
@@ -105,6 +105,11 @@ class HierarchicalDawidSkene:
     def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Learn the hierarchy, confusion rows and beliefs in turn, starting from the votes or from `start`."""
         return self.fitted(used_shards(self, evidence), start)[0]
+
+    def memory(self, annotations: Annotations) -> int:
+        """Estimate the bytes that a fit takes at its peak."""
+        tables, beliefs = (0, 26) if has_few_labels_for_its_classes(annotations) else (6, 14)
+        return array_bytes(annotations, tables, beliefs)
 
     def fitted(self, shards: Shards, start: Consensus | None) -> tuple[Consensus, em.Beliefs]:
         """Fit to shards. Also return the beliefs of a shard at the end of the fit."""

@@ -85,6 +85,7 @@ class Sampler(ABC):
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    tables: ClassVar[int] = 16
     density: ClassVar[str]
     """Name of the monitored log density."""
 

@@ -63,6 +63,7 @@ class ChainMethod(ABC):
         max_iterations: maximum number of iterations.
     """
 
+    tables: ClassVar[int] = 13
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "sequence"})
     needs: ClassVar[frozenset[str]] = frozenset({"sequence"})
     starts_from: ClassVar[str] = STEPS

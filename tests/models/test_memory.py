@@ -1,0 +1,85 @@
+"""A fit that would take more memory than there is says so before it begins, and which method fits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from hitl.annotations import Annotations
+from hitl.errors import BadEvidence, BadTable
+from hitl.evidence import Evidence
+from hitl.models.combiner import needs_of
+from hitl.models.registry import COMBINERS, combiner
+from hitl.tables import memory
+from hitl.tables.limits import Limits, within
+from hitl.tables.read import read_table
+
+ALONE = [name for name in COMBINERS.own if not needs_of(COMBINERS.load(name))]
+
+
+def many_classes(n_items: int, n_annotators: int, n_classes: int) -> Annotations:
+    """Three labels per item, of as many classes and annotators as there are."""
+    item = np.repeat(np.arange(n_items, dtype=np.int32), 3)
+    row = np.arange(3 * n_items, dtype=np.int32)
+    names = (tuple(map(str, range(size))) for size in (n_items, n_annotators, n_classes))
+    items, annotators, classes = names
+    return Annotations(item, row % n_annotators, row % n_classes, items, annotators, classes, classes)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_every_method_says_what_it_would_take(name: str) -> None:
+    evidence = Evidence(many_classes(7_000, 500, 20_000))
+    with (
+        within(Limits(memory=1 << 30)),
+        pytest.raises(
+            BadEvidence, match=rf"^{name} would take .* (GB|TB) of memory .*20,000 classes.*\(limits\.memory"
+        ),
+    ):
+        combiner(name).fit(evidence)
+
+
+def test_the_message_names_the_method_that_fits() -> None:
+    evidence = Evidence(many_classes(3_000, 500, 1_000))
+    with within(Limits(memory=4 << 30)), pytest.raises(BadEvidence, match=r"; default takes 624 MB$"):
+        combiner("vb-ibcc").fit(evidence)
+
+
+@pytest.mark.journey
+def test_the_limit_is_what_the_process_may_take() -> None:
+    """At its value: with 4 GB of address space, the kernel's or numpy's error was what a user saw."""
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
+        "from tests.models.test_memory import *\n"
+        "try: combiner('vb-ibcc').fit(Evidence(many_classes(7000, 500, 20000)))\n"
+        "except BadEvidence as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("vb-ibcc would take 22.4 TB of memory for 7,000 items, 500 annotators and 20,000 cl")
+
+
+def test_a_container_has_what_its_cgroup_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text("400000\n")
+    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 50000\n")
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    assert memory.memory_limit() == 650_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.memory_limit() > 650_000
+
+
+def test_a_small_parquet_file_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
+    """Dictionary and run-length encoding: 300,000 rows of one text of 10,000 characters take some kB in the file."""
+    path = tmp_path / "labels.parquet"
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(300_000, np.int32)), ["x" * 10_000])
+    parquet.write_table(pa.table({"item": text}), path, compression="zstd", store_schema=False)
+    assert path.stat().st_size < 100_000
+    with within(Limits(memory=1 << 30)), pytest.raises(BadTable, match=r"labels\.parquet: .* GB .*limits\.memory"):
+        read_table(path)
