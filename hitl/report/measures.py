@@ -102,7 +102,7 @@ def typical_confusions(confusion: Floats, shares: Floats) -> tuple[Ints, Ints, F
 
 
 def contested(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.intp]:
-    """Return items with at least two labels whose confidence is below SURE or whose agreement is below AGREED.
+    """Return items without ground truth, with two labels or more, whose confidence or agreement is low (SURE, AGREED).
 
     They are sorted by confidence, lowest first; ties by number of labels, most first.
     """
@@ -113,7 +113,7 @@ def contested(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.intp]:
     most_n = np.zeros(annotations.n_items, np.int64)  # count of the most frequent label of each item
     np.maximum.at(most_n, cell // annotations.n_options, times)
     doubtful_n = (consensus.confidence < SURE) | (most_n < AGREED * count_n)
-    rows = np.flatnonzero((count_n >= 2) & doubtful_n)
+    rows = np.flatnonzero((count_n >= 2) & doubtful_n & ~evidence.known)
     return np.asarray(rows[np.lexsort((-count_n[rows], consensus.confidence[rows]))])
 
 

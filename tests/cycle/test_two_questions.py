@@ -66,6 +66,11 @@ def test_each_question_is_done_on_its_own_and_one_that_is_stuck_is_told_with_wha
         overview = served.html("/projects/reviews")
         store = served.project("reviews").store
         events = told(store)
+        assert 'hx-trigger="hitl:changed from:body throttle:1s, every 30s"' in served.html("/projects/reviews/runs")
+        assert overview.index("is stuck") < overview.index("Download labels of tone") < overview.index("People to talk")
+        link = "/projects/reviews/items?question=stars&sort=item"
+        assert len(served.csv(link, size=0)) == 40
+        assert [one["item"] for one in served.json("/projects/reviews/items?show=contested&size=0")["rows"]] == []
     for text in (*data["summary"]["state"], data["summary"]["advice"].partition("`")[0]):
         assert text in status or text[:1].lower() + text[1:] in status
         assert text in page

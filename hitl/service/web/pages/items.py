@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from hitl.annotations import Floats
 from hitl.events.bodies import path
 from hitl.service.web.access.guard import is_plain
-from hitl.service.web.responses import listed
+from hitl.service.web.responses import is_page, listed
 from hitl.service.web.snapshot import NOWHERE, Mask, QuestionView, Rows, Snapshot
 from hitl.service.web.templates import named
 from hitl.service.web.visits import ACTION, PAGE, Leading, QuestionName, Viewing, paged, pages
@@ -55,7 +55,7 @@ class Search(BaseModel):
     same: Literal["", "yes", "no"] = Field("", description="Whether its prediction is our label")
     sort: Literal["confidence", "surest", "change", "item", "labels"] = "confidence"
     page: int = Field(1, ge=1, le=1_000_000)
-    size: int = Field(50, ge=1, le=1000, description="Rows per page")
+    size: int = Field(50, ge=0, le=1000, description="Rows per page; 0: all, except on pages for people")
 
     def without_defaults(self, *others: str) -> dict[str, Any]:
         """Return the values that are not defaults, without the page number and `others`."""
@@ -66,7 +66,9 @@ class Search(BaseModel):
 def items(visit: Viewing, wanted: Annotated[Search, Query()]) -> Response:
     """Show the items that match, page by page."""
     snapshot, (name, view) = visit.snapshot, visit.view(wanted.question)
-    some, facts = paged(find(snapshot, view, wanted), wanted.page, wanted.size)
+    matching = find(snapshot, view, wanted)
+    size = wanted.size or (50 if is_page(visit.request) else max(len(matching), 1))
+    some, facts = paged(matching, wanted.page, size)
     rows = [line(snapshot, view, int(n)) for n in some]
     now = _as_query(wanted)
     views = [

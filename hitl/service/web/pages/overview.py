@@ -19,6 +19,7 @@ from hitl.service.web import background
 from hitl.service.web.access.guard import requires
 from hitl.service.web.access.roles import Caller, Role
 from hitl.service.web.pages.items import CHANGED
+from hitl.service.web.pages.people import team_of, to_talk_to
 from hitl.service.web.projects import Watched
 from hitl.service.web.responses import responses
 from hitl.service.web.snapshot import QuestionView
@@ -58,6 +59,9 @@ def overview(visit: Viewing) -> Response:
     for rank, (view, row) in enumerate(zip(views, rows, strict=True), start=1):
         figures[f"confidence-{rank}"] = confidence_figure(view.consensus.confidence, len(view.consensus.classes))
         shown.append({**row, "rank": rank, "classes": class_rows(view.page, CLASSES_SHOWN)})
+    last = snapshot.cycles[-1].metrics if snapshot.cycles else {}
+    study = visit.request.app.state.studies.of("team", visit.one.name, views[0], team_of)
+    people = to_talk_to(views[0], study.result.section) if study.result else []
     return visit.page(
         "overview.html.j2",
         "Overview",
@@ -72,6 +76,9 @@ def overview(visit: Viewing) -> Response:
         links={} if status.pages is None else status.pages.links,
         standing=status,
         summary=status.summary(),
+        progress={name or views[0].page.name: one for name, one in last.get("questions", {}).items()},
+        people=people,
+        training=bool(study.result),
         changed=CHANGED,
         history=len(history) > 1,
     )

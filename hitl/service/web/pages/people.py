@@ -111,6 +111,17 @@ def team(visit: Viewing, question: QuestionName = None) -> Response:
     )
 
 
+def to_talk_to(view: QuestionView, section: AnnotatorsSection | None) -> list[dict[str, Any]]:
+    """Return the first annotators who need training, with the reasons in words."""
+    needing = [] if section is None else [k for k in section.flagged if section.profiles.needs_training(k)]
+    people = []
+    for k in needing[:NAMES]:
+        place = view.reported_place.get(str(section.profiles.names[k])) if section else None
+        if section is not None and place is not None:
+            people.append({**line(view, place), "why": ", ".join(section.profiles.flags(k))})
+    return people
+
+
 # -- annotators --------------------------------------------------------------------------------------------
 
 
