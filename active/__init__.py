@@ -31,5 +31,5 @@ if TYPE_CHECKING:
     from hitl.active.replay.simulated_annotators import Group as Group
     from hitl.active.stopping.pool_state import PoolState as PoolState
     from hitl.active.stopping.rules import expected_accuracy as expected_accuracy
-
-__getattr__, __dir__, __all__ = lazy(__name__)
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

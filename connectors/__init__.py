@@ -9,5 +9,5 @@ from hitl._lazy import lazy
 if TYPE_CHECKING:
     from hitl.connectors.label_studio import LabelStudio as LabelStudio
     from hitl.connectors.tables import Tables as Tables
-
-__getattr__, __dir__, __all__ = lazy(__name__)
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

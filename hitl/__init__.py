@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from hitl._lazy import lazy
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
+    from hitl import models as models
+    from hitl import score as score
+    from hitl import sklearn as sklearn
     from hitl.annotations import Annotations as Annotations
     from hitl.consensus import AnnotatorReport as AnnotatorReport
     from hitl.consensus import Consensus as Consensus
@@ -18,9 +23,8 @@ if TYPE_CHECKING:
     from hitl.design_effect import DesignEffect as DesignEffect
     from hitl.errors import HitlError as HitlError
     from hitl.evidence import Evidence as Evidence
+    from hitl.models.aggregator import Aggregator as Aggregator
     from hitl.models.combine import combine as combine
     from hitl.plan import Plan as Plan
-
-__version__ = "0.1.0"
-
-__getattr__, __dir__, __all__ = lazy(__name__)
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

@@ -1,11 +1,12 @@
 """Load the public names of a package on first use.
 
-Each name is written once, as an import that type checkers and editors also read:
+Each name is written once, as an import that type checkers and editors also read. They do not read the `else`, so that
+they report names that do not exist:
 
     if TYPE_CHECKING:
         from hitl.models.pl import PL as PL
-
-    __getattr__, __dir__, __all__ = lazy(__name__)
+    else:
+        __getattr__, __dir__, __all__ = lazy(__name__)
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
     def load(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if home[name] == package:  # a module of the package
+            return import_module(f"{package}.{name}")
         return getattr(import_module(home[name]), name)
 
     def known() -> list[str]:

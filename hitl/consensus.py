@@ -1,39 +1,33 @@
-"""`Consensus`: the best label of every item, how good each annotator is, and how the fit went.
-
-A consensus is saved as one versioned file (.npz).
-"""
+"""`Consensus`: the best label of every item, how good each annotator is, and how the fit went; one .npz file."""
 
 from __future__ import annotations
 
 import io
 import json
-import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from hitl.annotations import Floats, Ints, Names
+from hitl.annotations import Floats, Ints, Name, Names
 from hitl.crew import EXPECTED_LABELS
 from hitl.design_effect import DesignEffect
-from hitl.errors import BadInput, BadTable
-from hitl.formatting import OneLineRepr, counted, listed
+from hitl.errors import BadInput, BadTable, UnknownItem
+from hitl.formatting import OneLineRepr, counted, did_you_mean, listed
 from hitl.parts import Part
 from hitl.platform import Question
 from hitl.tables.encode import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.shared_errors import ARRAYS, SharedErrors, as_array, share_errors
-from hitl.tables.write import atomic, write_table
-
-BROKEN = (zipfile.BadZipFile, zlib.error)
-"""Exceptions raised by a damaged archive."""
+from hitl.tables.write import atomic, packed_arrays, write_table
 
 FORMAT = 6
 
@@ -140,19 +134,10 @@ class AnnotatorReport(OneLineRepr):
 
     @cached_property
     def interval(self) -> tuple[Floats, Floats]:
-        """(K,) low and (K,) high of the central 95 % interval of the accuracy (Beta with matched moments).
+        """(K,) low and (K,) high ends of the central 95 % interval of the accuracy (`hitl.score.beta_interval`)."""
+        from hitl.score import beta_interval
 
-        A Beta interval never contains 0 or 1, even for an annotator with only right answers. So an end within half an
-        answer of 0 or 1, 0.5 / (labels + EXPECTED_LABELS), is set to 0 or 1.
-        """
-        from scipy.special import betaincinv
-
-        mean, variance = self._moments
-        strength = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-12) - 1, 1e-6)
-        a, b = mean * strength, (1 - mean) * strength
-        low, high = betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)
-        half = 0.5 / (self.labels + EXPECTED_LABELS)
-        return np.where(low < half, 0.0, low), np.where(high > 1 - half, 1.0, high)
+        return beta_interval(*self._moments, self.labels + EXPECTED_LABELS)
 
     @cached_property
     def _moments(self) -> tuple[Floats, Floats]:
@@ -164,9 +149,8 @@ class AnnotatorReport(OneLineRepr):
             mean = (right + EXPECTED_LABELS * crowd) / own
             return mean, mean * (1 - mean) / (own + 1) + variance / own**2
         j = np.arange(len(self.classes))
-        right = self.concentration[:, j, j]
         total = self.concentration[:, :, j].sum(axis=2)
-        mean = right / total
+        mean = self.concentration[:, j, j] / total
         variance = mean * (1 - mean) / (total + 1)
         return mean @ self.shares, variance @ self.shares**2
 
@@ -182,9 +166,21 @@ class AnnotatorReport(OneLineRepr):
         return pd.DataFrame(columns | dict(zip(("low", "high"), self.interval, strict=True)))
 
 
+@dataclass(frozen=True, slots=True)
+class ItemConsensus:
+    """The consensus on one item: its label, the probability of that label, and class -> probability."""
+
+    item: Name
+    label: Name
+    confidence: float
+    probabilities: Mapping[Name, float]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Consensus(OneLineRepr):
     """The result of a combiner: the estimated labels, and how good each annotator is.
+
+    `consensus[item]` is the result for one item; `len` counts the items, and iterating yields their names.
 
     Attributes:
         items, classes: N and J names.
@@ -204,10 +200,10 @@ class Consensus(OneLineRepr):
         >>> from hitl.models import MajorityVote
         >>> annotations = Annotations.from_matrix([[0, 0, 0], [1, 1, 0]], classes=["cat", "dog"])
         >>> consensus = MajorityVote().fit(Evidence(annotations))
-        >>> consensus.confidence.tolist()
-        [0.875, 0.625]
-        >>> consensus.frame()["label"].tolist()
-        ['cat', 'dog']
+        >>> consensus.labels.tolist(), consensus.confidence.tolist()
+        (['cat', 'dog'], [0.875, 0.625])
+        >>> consensus[1]
+        ItemConsensus(item=1, label='dog', confidence=0.625, probabilities={'cat': 0.375, 'dog': 0.625})
     """
 
     items: Names
@@ -232,12 +228,34 @@ class Consensus(OneLineRepr):
             row = int(np.argmin(near))
             raise BadInput(f"consensus: probabilities of item {self.items[row]!r} do not sum to 1")
 
+    def __len__(self) -> int:
+        """Return N, the number of items."""
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self.items)
+
+    def __getitem__(self, item: Name) -> ItemConsensus:
+        """Return the consensus on an item. Raises UnknownItem, a KeyError, if there is no such item."""
+        n = self._row_of.get(str(item))
+        if n is None:
+            raise UnknownItem(f"the consensus has no item {item!r}{did_you_mean(str(item), self._row_of)}")
+        probabilities = dict(zip(self.classes, self.probabilities[n].tolist(), strict=True))
+        return ItemConsensus(self.items[n], self.labels[n], float(self.confidence[n]), probabilities)
+
     @cached_property
-    def labels(self) -> Ints:
-        """(N,) code of the most probable class of each item; the first one if tied."""
-        top = self.probabilities >= self.confidence[:, None] - TIE
-        codes: Ints = top.argmax(axis=1).astype(np.int32)
-        return codes
+    def _row_of(self) -> dict[str, int]:
+        return {str(name): n for n, name in enumerate(self.items)}
+
+    @cached_property
+    def labels(self) -> npt.NDArray[np.object_]:
+        """(N,) name of the most probable class of each item; the first one if tied."""
+        return np.array(self.classes, dtype=object)[self.codes]
+
+    @cached_property
+    def codes(self) -> Ints:
+        """(N,) position in `classes` of the most probable class of each item; the first one if tied."""
+        return np.asarray((self.probabilities >= self.confidence[:, None] - TIE).argmax(axis=1), dtype=np.int32)
 
     @cached_property
     def confidence(self) -> Floats:
@@ -256,13 +274,11 @@ class Consensus(OneLineRepr):
 
     def table(self) -> pa.Table:
         """Return an Arrow table: item, label, confidence, p_<class>."""
-        columns: dict[str, Any] = {
-            "item": pa.array(self.items),
-            "label": pa.array(self.classes).take(pa.array(self.labels)),
-            "confidence": self.confidence,
-        }
-        columns |= {f"p_{name}": self.probabilities[:, code] for code, name in enumerate(self.classes)}
-        return pa.table(columns)
+        labels = pa.array(self.classes).take(pa.array(self.codes))
+        columns = {"item": pa.array(self.items), "label": labels, "confidence": self.confidence}
+        return pa.table(
+            columns | {f"p_{name}": p_n for name, p_n in zip(self.classes, self.probabilities.T, strict=True)}
+        )
 
     def frame(self) -> pd.DataFrame:
         """Return `table()` as a pandas DataFrame."""
@@ -312,7 +328,7 @@ class Consensus(OneLineRepr):
             arrays |= {f"{SHARED}{name}": array for name, array in table.arrays().items()}
         else:
             arrays |= {"concentration": table, "confusion": people.confusion}
-        return _packed({name: array for name, array in arrays.items() if array is not None})
+        return packed_arrays({name: array for name, array in arrays.items() if array is not None})
 
     def judging(self, items: Names, probabilities: Floats, report: AnnotatorReport | None = None) -> Consensus:
         """Return this fit for other items and their (N, J) probabilities; `report` replaces annotators and classes."""
@@ -348,7 +364,7 @@ class Consensus(OneLineRepr):
             header = json.loads(arrays["header"].tobytes())
             if header["format"] == FORMAT:
                 return cls._unpacked(header, arrays)
-        except (OSError, LookupError, TypeError, ValueError, RuntimeError, EOFError, *BROKEN) as error:
+        except (OSError, LookupError, TypeError, ValueError, RuntimeError, EOFError, BadZipFile, zlib.error) as error:
             raise BadTable(f"{where}: not a saved consensus: {error}") from None
         raise BadTable(f"{where}: saved as format {header['format']}; this version of hitl reads {FORMAT}")
 
@@ -364,8 +380,7 @@ class Consensus(OneLineRepr):
         optional = (arrays.get(name) for name in ("dependence", "prior", "answers"))
         people = AnnotatorReport(names, classes, options, *matrices, arrays["labels"], shares, *optional)
         trace = {"objective": tuple(header["fit"]["objective"]), "mixing": mixing and Mixing(**mixing)}
-        rho, echo, residual = header["design effect"]
-        question = None
+        (rho, echo, residual), question = header["design effect"], None
         if header["question"]:
             name, own_classes, own_options, *rest = header["question"]
             question = Question(name, tuple(own_classes), tuple(own_options), *rest)
@@ -383,18 +398,3 @@ class Consensus(OneLineRepr):
             question,
             tuple(Part(*part) for part in header["parts"]),
         )
-
-
-def _packed(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
-    """Return a .npz file, in which only arrays that shrink are compressed. Probabilities seldom do."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, array in arrays.items():
-            content = io.BytesIO()
-            np.save(content, array, allow_pickle=False)
-            rows = np.atleast_1d(array)
-            sample = rows[:: 1 + len(rows) // 1000].tobytes()
-            shrinks = len(zlib.compress(sample, 1)) < 0.5 * len(sample)  # smaller gains are not worth the time
-            method = zipfile.ZIP_DEFLATED if shrinks else zipfile.ZIP_STORED
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getbuffer(), method, compresslevel=1)
-    return packed.getvalue()

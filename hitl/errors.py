@@ -4,7 +4,8 @@
     ├── BadInput            the data is wrong; nothing was written                    exit 65
     │   ├── BadTable            a file cannot be read as the expected table
     │   ├── BadAnnotations      wrong labels, items or annotators
-    │   └── BadEvidence         wrong data other than annotations (models, truth, ...)
+    │   ├── BadEvidence         wrong data other than annotations (models, truth, ...)
+    │   └── UnknownItem         no such item; also a KeyError
     ├── BadSettings         a key of hitl.toml, the environment or a flag             exit 78
     │   └── MissingToken        the platform's token is not set; stored data can be used without it
     ├── MissingExtra        an optional part of hitl is not installed                 exit 78
@@ -62,6 +63,12 @@ class BadAnnotations(BadInput):
 
 class BadEvidence(BadInput):
     """Probabilities, features, truth, sequence or graph that do not match the annotations."""
+
+
+class UnknownItem(BadInput, KeyError):
+    """There is no item of this name."""
+
+    __str__ = Exception.__str__  # KeyError would show the repr of the message
 
 
 class BadSettings(HitlError):

@@ -9,7 +9,7 @@ graph                  (N, N): sparse symmetric adjacency
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,7 +22,9 @@ from hitl.annotations import Annotations, Floats, Ints, annotation_table
 from hitl.errors import BadEvidence
 from hitl.formatting import OneLineRepr, counted
 from hitl.tables import align, edges
-from hitl.tables.columns import as_typed_names, has_columns, require_columns, table_of, with_names
+from hitl.tables.columns import Table, as_typed_names, has_columns, require_columns, table_of, with_names
+from hitl.tables.encode import Name
+from hitl.tables.in_memory import Predictions, Truth, predictions_tables, truth_table
 from hitl.tables.matrices import ROW_TOLERANCE as ROW_TOLERANCE
 from hitl.tables.matrices import require_distributions
 from hitl.tables.names import require_no_list, warn_of_similar, with_classes
@@ -130,20 +132,22 @@ class Evidence(OneLineRepr):
     @classmethod
     def from_tables(
         cls,
-        annotations: Any,
-        probabilities: Mapping[str, Any] | None = None,
-        truth: Any = None,
-        features: Any = None,
+        annotations: Table,
+        probabilities: Mapping[str, Predictions] | None = None,
+        truth: Truth | None = None,
+        features: Table | None = None,
         *,
         graph: Any = None,
         item: str = "item",
         label: str = "label",
-        classes: Any = None,
-        options: Any = None,
-        items: Any = None,
+        classes: Sequence[Name] | None = None,
+        options: Sequence[Name] | None = None,
+        items: Sequence[Name] | None = None,
         **columns: Any,
     ) -> Evidence:
         """Build from tables with item names: annotations, `p_<class>` columns per model, true labels, features, edges.
+
+        Truth may also be a dict or Series, and predictions an array with its classes (`hitl.tables.in_memory`).
 
         The items are those of all tables, and the classes those of the annotations, the `p_` columns and the truth,
         unless `items`, `classes` or `options` fix them. `item` and `label` name columns in all tables. An empty label
@@ -161,17 +165,19 @@ class Evidence(OneLineRepr):
             require_columns(made, names, name_of(made, name))
             return with_classes(with_names(made, names, as_typed_names))
 
-        models = {name: table(given, f"probabilities {name!r}", item) for name, given in (probabilities or {}).items()}
+        models = predictions_tables(probabilities or {}, labels, item, label, items, classes)
+        models = {name: table(given, f"probabilities {name!r}", item) for name, given in models.items()}
         for name, model in models.items():
             if not any(column.startswith("p_") for column in model.column_names):
                 where = name_of(model, f"probabilities {name!r}")
                 raise BadEvidence(f"{where}: no column p_<class>; found {', '.join(model.column_names)}")
-        known, seen = table(truth, "truth", item, label), table(features, "features", item)
+        known = None if truth is None else table(truth_table(truth, item, label), "truth", item, label)
+        featured = table(features, "features", item)
         linked = edges.edge_table(graph, "graph", item) if edges.names_items(graph) else None
-        labels, known, seen, linked, *of_models = align.alike(
+        labels, known, featured, linked, *of_models = align.alike(
             (labels, [item]),
             (known, [item]),
-            (seen, [item]),
+            (featured, [item]),
             (linked, [item, edges.NEIGHBOUR]),
             *((model, [item]) for model in models.values()),
         )
@@ -181,7 +187,7 @@ class Evidence(OneLineRepr):
         tables = {name_of(model, f"probabilities {name!r}"): model for name, model in models.items()}
         named = {name: model.column(item) for name, model in tables.items()}
         named |= {} if told is None else {name_of(known, "truth"): told.column(item)}
-        named |= {} if seen is None else {name_of(seen, "features"): seen.column(item)}
+        named |= {} if featured is None else {name_of(featured, "features"): featured.column(item)}
         named |= {} if linked is None else {name_of(linked, "graph"): edges.ends(linked, item)}
         if named:  # otherwise the annotations name all items and classes
             items = items if items is not None else align.union_of_items(labels, named, item)
@@ -196,7 +202,7 @@ class Evidence(OneLineRepr):
         return cls(
             built,
             {name: _with_column(model, item) for name, model in models.items()},
-            features=None if seen is None else align.features_of(built, seen, item),
+            features=None if featured is None else align.features_of(built, featured, item),
             truth=None if known is None else align.truth_of(built, known, item, label),
             graph=graph if linked is None else edges.adjacency(linked, built.items, item=item),
         )

@@ -7,9 +7,10 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 NAMES = 8
 """Maximum number of names that `listed` shows."""
+
+COMPARED = 10_000
+"""Maximum number of names that `did_you_mean` looks at: comparing a million would take seconds."""
 
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -97,9 +101,19 @@ def subject_of(operation: Operation) -> str:
 def expected_fields(field: str, data: Sequence[Mapping[str, Any]]) -> str:
     """Return the end of a message about a field that no item has: the existing fields, and the most similar one."""
     fields = list(dict.fromkeys(name for one in data for name in one))
-    near = get_close_matches(field, fields, 1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    return f"expected one of {', '.join(fields)}{meant}"
+    return f"expected one of {', '.join(fields)}{did_you_mean(field, fields)}"
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the most similar of the first names, or nothing.
+
+    Example:
+        >>> did_you_mean("Dawid_Skene", ["majority", "dawid-skene"])
+        "; did you mean 'dawid-skene'?"
+    """
+    plain = {known.casefold(): known for known in islice(names, COMPARED)}
+    near = get_close_matches(name.casefold(), plain, 1)
+    return f"; did you mean {plain[near[0]]!r}?" if near else ""
 
 
 # -- secrets -------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def metrics_of(
     """
     pool = PoolState.of(questions, budget)
     first, results = pool.annotations[0], [consensus for _, consensus in pool]
-    labeled = [(evidence.annotations, consensus.labels) for evidence, consensus in pool if len(evidence.annotations)]
+    labeled = [(evidence.annotations, consensus.codes) for evidence, consensus in pool if len(evidence.annotations)]
     agreement = [np.mean(annotations.label == label_n[annotations.item]) for annotations, label_n in labeled]
     ahead = None if plan.stop else forecast.forecast(pool, crew, budget)
     prices = [crew.cost_of(name) for name in first.annotators]
@@ -134,7 +134,7 @@ def _models(pool: PoolState) -> dict[str, dict[str, Any]]:
         for name, p_nj in evidence.probabilities.items():
             predicts = ~np.isnan(p_nj[:, 0])
             both = labeled & predicts
-            agrees = float((p_nj[both].argmax(axis=1) == consensus.labels[both]).mean()) if both.any() else None
+            agrees = float((p_nj[both].argmax(axis=1) == consensus.codes[both]).mean()) if both.any() else None
             figures[name] = {
                 "items": int(predicts.sum()),
                 "temperature": consensus.temperatures.get(name),

@@ -16,6 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from hitl.errors import BadSettings
+from hitl.formatting import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class Registry(Mapping[str, str]):
             module, _, attribute = self.own[name].partition(":")
             return getattr(import_module(module), attribute)
         if name not in self.others:
-            raise BadSettings(f"{self.noun} {name!r} is unknown; expected one of {', '.join(self)}")
+            near = did_you_mean(name, self)
+            expected = f"{near} Expected" if near else "; expected"
+            raise BadSettings(f"{self.noun} {name!r} is unknown{expected} one of {', '.join(self)}")
         entry = self.others[name]
         try:
             return entry.load()
@@ -69,7 +72,8 @@ class Registry(Mapping[str, str]):
         types = {field.name: field.type for field in fields(made)} if is_dataclass(made) else {}
         for key, value in settings.items():
             if key not in types:
-                raise BadSettings(f"{self.noun} {name!r} has no setting {key!r}; it has {', '.join(types) or 'none'}")
+                has = f"it has {', '.join(types) or 'none'}{did_you_mean(key, types)}"
+                raise BadSettings(f"{self.noun} {name!r} has no setting {key!r}; {has}")
             if types[key] in (bool, "bool") and not isinstance(value, bool):
                 raise BadSettings(f"{self.noun} {name!r}: {key} is {value!r}; expected true or false")
         return made(**settings)

@@ -1,4 +1,12 @@
-"""Score (N, J) probabilities against the (N,) codes of the true classes."""
+"""Score (N, J) probabilities against the (N,) codes of the true classes.
+
+Example:
+    >>> import numpy as np
+    >>> import hitl
+    >>> labels = {"item": ["a", "a", "b"], "annotator": ["ann", "bob", "ann"], "label": ["cat", "cat", "dog"]}
+    >>> hitl.score.accuracy(hitl.combine(labels).probabilities, np.array([0, 1]))
+    1.0
+"""
 
 from __future__ import annotations
 
@@ -7,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import betaincinv, ndtri
 
 from hitl.annotations import Floats, Ints
 
@@ -74,10 +82,23 @@ def wilson_interval(share: Floats, count: Ints | Floats, level: float = 0.95) ->
 
     `share`: share of successes among `count` > 0 trials. `level`: probability that the interval covers the probability.
     """
-    z = norm.ppf(0.5 + level / 2)
+    z = ndtri(0.5 + level / 2)
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
     return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+
+
+def beta_interval(mean: Floats, variance: Floats, answers: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Return low and high ends of the central 95 % intervals of Beta distributions with these moments.
+
+    A Beta interval never contains 0 or 1, even for an annotator with only right answers. So an end within half of one
+    of these `answers` from 0 or 1 is set to 0 or 1.
+    """
+    half = 0.5 / np.asarray(answers)
+    strength = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-12) - 1, 1e-6)
+    a, b = mean * strength, (1 - mean) * strength
+    low, high = betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)
+    return np.where(low < half, 0.0, low), np.where(high > 1 - half, 1.0, high)
 
 
 def bootstrap_interval(

@@ -1,4 +1,11 @@
-"""Combiners: methods that estimate true classes from labels, one algorithm per file. Classes load on first use."""
+"""Combiners: methods that estimate true classes from labels, one algorithm per file. Classes load on first use.
+
+Example:
+    >>> import hitl
+    >>> labels = {"item": ["a", "a", "b", "b"], "annotator": [1, 2, 1, 2], "label": ["cat", "cat", "dog", "dog"]}
+    >>> hitl.combine(labels, method=hitl.models.DawidSkene(smoothing=0.1)).labels.tolist()
+    ['cat', 'dog']
+"""
 
 from __future__ import annotations
 
@@ -42,5 +49,5 @@ if TYPE_CHECKING:
     from hitl.models.variational_gpc_ma import VariationalGPCMA as VariationalGPCMA
     from hitl.models.vb_ibcc import VBIBCC as VBIBCC
     from hitl.models.vb_ibcc import VBIBCCWithModels as VBIBCCWithModels
-
-__getattr__, __dir__, __all__ = lazy(__name__)
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from hitl.annotations import Name
 from hitl.consensus import Consensus
-from hitl.errors import BadInput, BadSettings
+from hitl.errors import BadSettings
 from hitl.evidence import Evidence
+from hitl.models.combiner import Combiner
 from hitl.models.registry import chosen
 from hitl.tables.align import alike
-from hitl.tables.columns import as_typed_names, has_columns, table_of, with_names
+from hitl.tables.columns import Table, as_typed_names, has_columns, table_of, with_names
+from hitl.tables.in_memory import Predictions, Truth, is_named, predictions_tables, truth_table
 from hitl.tables.wide import items_of, melted
 
 
 def combine(
-    labels: Any,
-    probabilities: Any = None,
-    truth: Any = None,
+    labels: Table,
+    probabilities: Predictions | Mapping[str, Predictions] | None = None,
+    truth: Truth | None = None,
     *,
-    method: str = "default",
+    method: str | Combiner = "default",
     paper: bool = False,
     item: str = "item",
     annotator: str | None = "annotator",
     label: str = "label",
-    classes: Sequence[Name] | None = None,
+    classes: Sequence[Name] | npt.NDArray[Any] | None = None,
     options: Sequence[Name] | None = None,
     time: str | None = None,
     **settings: Any,
@@ -37,15 +43,16 @@ def combine(
     Args:
         labels: table with one row per label and the columns item, annotator and label; or with one row per item and
             one column per annotator.
-        probabilities: predictions of a model, as a table with the columns item and p_<class>; for several models a
-            dict of model name -> table.
-        truth: table of items with known truth, with the columns item and label.
-        method: name of the method, as in `hitl combine --method`.
+        probabilities: predictions of a model, as a table with the columns item and p_<class>, or as
+            `(model.predict_proba(X), model.classes_)` with a row per item, in the order in which the labels first name
+            them; `(array, classes, items)` names the items. For several models, a dict of model name -> predictions.
+        truth: known answers: a dict of item -> label, a Series indexed by item, or a table of items and labels.
+        method: name of the method, as in `hitl combine --method`, or a method itself, as `hitl.models.DawidSkene()`.
         paper: True to use the settings of the method's paper instead of hitl's defaults.
         item, annotator, label, time: names of the columns; annotator=None if annotators have no ids.
         classes: names of the classes; default: those in the tables.
         options: allowed answers, if there are others besides the classes; default: those in the tables.
-        settings: settings of the method's class, which override all defaults.
+        settings: settings of the named method's class, which override all defaults.
 
     Raise BadInput, with the expected form, for malformed tables; BadSettings for an unknown method or setting.
 
@@ -59,17 +66,18 @@ def combine(
         >>> hitl.combine(wide, method="majority").confidence.round(3).tolist()
         [0.625, 0.833]
     """
-    if not isinstance(method, str):
-        raise BadSettings(
-            f"method: got {type(method).__name__}; expected a name, such as 'vb-ibcc', with settings beside it. A "
-            "method itself has fit: method.fit(hitl.Evidence.from_tables(labels))"
-        )
+    fitted_by = method_of(method, settings, paper)
     table = table_of(labels, "labels")
-    models = {} if probabilities is None else _models(probabilities)
-    known = None if truth is None else table_of(truth, "truth")
+    models = _models(probabilities)
+    known = None if truth is None else truth_table(truth, item, label)
+    classes = None if classes is None else [*classes]
     columns: dict[str, Any] = {"annotator": annotator, "time": time}
     items: Sequence[Name] | None = None
     if annotator not in table.column_names and label not in table.column_names:
+        if models:
+            long = melted(table, item).rename_columns([item, "annotator", label])
+            order = as_typed_names(table.column(item)).to_pylist()
+            models = predictions_tables(models, long, item, label, order, classes)
         tables = {"labels": table} | {f"probabilities {name!r}": each for name, each in models.items()}
         tables |= {"truth": known}
         tables = {name: each for name, each in tables.items() if each is not None and item in each.column_names}
@@ -79,16 +87,31 @@ def combine(
     evidence = Evidence.from_tables(
         table, models, known, item=item, label=label, classes=classes, options=options, items=items, **columns
     )
-    return chosen(method, settings, paper).fit(evidence)
+    return fitted_by.fit(evidence)
+
+
+def method_of(
+    method: str | Combiner, settings: Mapping[str, Any] = MappingProxyType({}), paper: bool = False
+) -> Combiner:
+    """Return the method of a name with these settings, or the method itself."""
+    if isinstance(method, str):
+        return chosen(method, settings, paper)
+    name = type(method).__name__
+    if isinstance(method, type) or not hasattr(method, "fit"):
+        made = f"; call it: {method.__name__}()" if isinstance(method, type) else ""
+        raise BadSettings(f"method: got {name}; expected a name, such as 'vb-ibcc', or a method{made}")
+    if settings or paper:
+        raise BadSettings(
+            f"method: {name} has its own settings; expected {', '.join(settings) or 'paper'} there, not beside it"
+        )
+    return method
 
 
 def _models(given: Any) -> dict[str, Any]:
-    """Return model name -> table. A single table gets the name "model"."""
-    several = isinstance(given, Mapping) and all(has_columns(table) for table in given.values())
-    if not several and not has_columns(given):
-        raise BadInput(
-            f"probabilities: got {type(given).__name__}; expected a table with the columns item and p_<class>, or a "
-            "dict of one such table a model. For an array, make hitl.Evidence(annotations, {'model': array})"
-        )
-    named = given if several else {"model": given}
-    return {str(name): table_of(table, f"probabilities {name!r}") for name, table in named.items()}
+    """Return model name -> predictions. Those of a single model get the name "model"."""
+    if given is None:
+        return {}
+    several = isinstance(given, Mapping) and all(
+        has_columns(one) or is_named(one) or np.ndim(one) == 2 for one in given.values()
+    )
+    return {str(name): one for name, one in given.items()} if several else {"model": given}

@@ -309,7 +309,7 @@ class GPCGold(TruthfulLabels):
         >>> no_labels = Annotations.from_matrix([[-1], [-1], [-1]], classes=["a", "b"])
         >>> evidence = Evidence(no_labels, features=[[0.0], [5.0], [4.5]], truth=[0, 1, -1])
         >>> models.GPCGold().fit(evidence).labels.tolist()
-        [0, 1, 1]
+        ['a', 'b', 'b']
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"features", "truth"})

@@ -76,7 +76,7 @@ def accuracies(combiner: Any, n_classes: int, known: int, seeds: int = 5) -> Flo
     found = []
     for seed in range(seeds):
         evidence, truth = copied(seed, n_classes, known)
-        right = combiner.fit(evidence).labels == truth
+        right = combiner.fit(evidence).codes == truth
         found.append(right[~evidence.known].mean())
     return np.array(found)
 

@@ -21,9 +21,10 @@ CORE = (
 )
 MAY_IMPORT = {
     "core": "core",
-    "public names": "core models",
+    "public names": "core models sklearn",
     "models": "core models",
     "active": "core models active",
+    "sklearn": "core models sklearn",
     "kinds": "core models kinds",
     "settings": "core settings",
     "testing": "core kinds models active settings store connectors testing",

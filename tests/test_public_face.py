@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-PACKAGES = ("hitl", "hitl.models", "hitl.models.calibration", "hitl.active", "hitl.connectors", "hitl.testing")
+PACKAGES = (
+    "hitl",
+    "hitl.models",
+    "hitl.models.calibration",
+    "hitl.active",
+    "hitl.connectors",
+    "hitl.sklearn",
+    "hitl.testing",
+)
 NAMES = [(package, name) for package in PACKAGES for name in getattr(importlib.import_module(package), "__all__", ())]
 every_name = pytest.mark.parametrize(("package", "name"), NAMES, ids=[".".join(pair) for pair in NAMES])
 

@@ -126,7 +126,7 @@ def _blind(method: ApplicableCombiner, evidence: Evidence, consensus: Consensus,
     thinned = method.apply(blind, _with_labels_of_others(evidence, rows, 1 - blind.confidence[rows]))
     assert evidence.truth is not None
     errors = [
-        (float((fit.labels[rows] != evidence.truth[rows]).sum()), float((1 - fit.confidence[rows]).sum()))
+        (float((fit.codes[rows] != evidence.truth[rows]).sum()), float((1 - fit.confidence[rows]).sum()))
         for fit in (blind, thinned)
     ]
     wrong, expected_wrong = max(errors, key=lambda e: (PRIOR_CHECKED + e[0]) / (PRIOR_CHECKED + e[1]))

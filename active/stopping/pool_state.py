@@ -108,8 +108,8 @@ class PoolState(tuple[Judged, ...]):
         if len(self) == 1:
             only = self[0][1]
             labels = [(name,) for name in only.classes]
-            return list(map(labels.__getitem__, only.labels[rows].tolist()))
-        codes = [consensus.labels[rows].tolist() for _, consensus in self]
+            return list(map(labels.__getitem__, only.codes[rows].tolist()))
+        codes = [consensus.codes[rows].tolist() for _, consensus in self]
         named = [map(consensus.classes.__getitem__, of) for (_, consensus), of in zip(self, codes, strict=True)]
         return list(zip(*named, strict=True))
 
@@ -180,7 +180,7 @@ class PoolState(tuple[Judged, ...]):
             unsure = min(float(consensus.confidence[item]) for _, consensus in self)
             return f"least sure of its questions {unsure:.0%} after {count}"
         consensus = self[0][1]
-        return f"{consensus.classes[consensus.labels[item]]} at {consensus.confidence[item]:.0%} after {count}"
+        return f"{consensus.classes[consensus.codes[item]]} at {consensus.confidence[item]:.0%} after {count}"
 
 
 def _rules(budget: Budget) -> tuple[float, int, int]:

@@ -73,7 +73,7 @@ class Choices:
             return pa.table(columns | {name: table.column(name) for name in table.column_names})
         classes = [one.question.partition("=")[2] for one in layers]
         codes = [list(map(str, one.consensus.classes)).index(YES) for one in layers]
-        chosen_jn = np.array([one.consensus.labels == code for one, code in zip(layers, codes, strict=True)])
+        chosen_jn = np.array([one.consensus.codes == code for one, code in zip(layers, codes, strict=True)])
         labels = [",".join(np.array(classes, dtype=object)[chosen]) for chosen in chosen_jn.T]
         columns |= {"label": pa.array(labels, pa.string())}
         columns |= {"confidence": np.min([one.consensus.confidence for one in layers], axis=0)}
@@ -110,5 +110,5 @@ def label_table(evidence: Evidence, result: Consensus) -> pa.Table:
     items = column_of(result.items)
     items = items if len(rows) == len(items) else items.take(pa.array(rows))
     return consensus_table(
-        items, result.classes, result.labels[rows], result.confidence[rows], result.probabilities[rows]
+        items, result.classes, result.codes[rows], result.confidence[rows], result.probabilities[rows]
     )

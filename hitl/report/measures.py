@@ -42,7 +42,7 @@ class Accuracy:
 def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
     """Return the accuracy measured on `truth` (-1 if unknown), or else the expected accuracy over all items."""
     known = truth >= 0
-    right, total = int((page.consensus.labels == truth)[known].sum()), int(known.sum())
+    right, total = int((page.consensus.codes == truth)[known].sum()), int(known.sum())
     if total:
         low, high = (float(end) for end in wilson(right, total))
         return Accuracy(right / total, low, high, f"measured: {right:,} of {total:,} known items right")
@@ -159,7 +159,7 @@ def contested_rows(page: QuestionPage, contested: npt.NDArray[np.intp], truth: I
             names.sort(key=lambda name: -skill.get(name, 0.0))
             vote = {"option": option, "name": annotations.options[option], "share": len(names) / len(labels)}
             votes.append(vote | {"annotators": names})
-        label, known = consensus.classes[consensus.labels[n]], consensus.classes[truth[n]] if truth[n] >= 0 else None
+        label, known = consensus.classes[consensus.codes[n]], consensus.classes[truth[n]] if truth[n] >= 0 else None
         row = {"item": consensus.items[n], "votes": votes, "label": label, "truth": known}
         table.append(row | {"confidence": float(consensus.confidence[n])})
     return table
@@ -175,7 +175,7 @@ def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
     for name in dict.fromkeys((*page.evidence.probabilities, *page.consensus.temperatures)):
         values = page.evidence.probabilities.get(name, np.full((len(page.consensus.items), 1), np.nan))
         predicted = ~np.isnan(values[:, 0])
-        same = values[predicted].argmax(axis=1) == page.consensus.labels[predicted]
+        same = values[predicted].argmax(axis=1) == page.consensus.codes[predicted]
         temperature = page.consensus.temperatures.get(name, float("nan"))
         verdict = "not fitted" if np.isnan(temperature) else "about as sure as it should be"
         if temperature > 1.1:
@@ -189,6 +189,6 @@ def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
 
 def class_rows(page: QuestionPage, most: int) -> list[tuple[Name, int]]:
     """Return (label, number of items) of the `most` most frequent labels, most frequent first."""
-    count = np.bincount(page.consensus.labels, minlength=len(page.consensus.classes))
+    count = np.bincount(page.consensus.codes, minlength=len(page.consensus.classes))
     order = np.argsort(-count, kind="stable")[:most]
     return [(page.consensus.classes[j], int(count[j])) for j in order]

@@ -136,7 +136,7 @@ def _question(key: str, page: QuestionPage, many: int) -> dict[str, Any]:
     figures = {"confidence": plots.confidence_figure(consensus.confidence, annotations.n_classes)}
     truth = measures.held_out_truth(page)
     known = truth >= 0
-    reliable = reliability(consensus.confidence[known], (consensus.labels == truth)[known])
+    reliable = reliability(consensus.confidence[known], (consensus.codes == truth)[known])
     if known.any():
         figures["reliability"] = plots.reliability_figure(
             [("labels", reliable)], "confidence in the label (%)", "labels that are right (%)"

@@ -195,7 +195,7 @@ def _logged(plan: Plan, results: Mapping[str, Consensus]) -> Iterator[dict[str, 
     row_of = {question: places_of(result.items, asked) for question, result in results.items()}
     for position, ask in enumerate(plan.asks):
         labels = {
-            question: str(result.classes[int(result.labels[row_of[question][ask.item]])])
+            question: str(result.classes[int(result.codes[row_of[question][ask.item]])])
             for question, result in results.items()
             if ask.item in row_of[question]
         }

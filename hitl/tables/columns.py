@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,17 @@ import pyarrow as pa
 
 from hitl.errors import BadTable
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ArrowStream(Protocol):
+    """A table that offers an Arrow C stream: of polars, pyarrow, DuckDB and others."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+Table: TypeAlias = "pd.DataFrame | ArrowStream | Mapping[str, Any] | Sequence[Mapping[str, Any]]"
 TABLES = "a DataFrame (pandas, polars), an Arrow table, a Hugging Face dataset, a dict of columns or a list of dicts"
 Place = Callable[[int], str]
 """Row number -> description of its location."""

@@ -17,11 +17,15 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable, Busy
@@ -256,3 +260,18 @@ def require_writable(*paths: Path | None) -> None:
             writable_format_of(path)
             require_folder(path)
             require_file(path)
+
+
+def packed_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """Return a .npz file, in which only arrays that shrink are compressed. Probabilities seldom do."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, array in arrays.items():
+            content = io.BytesIO()
+            np.save(content, array, allow_pickle=False)
+            rows = np.atleast_1d(array)
+            sample = rows[:: 1 + len(rows) // 1000].tobytes()
+            shrinks = len(zlib.compress(sample, 1)) < 0.5 * len(sample)  # smaller gains are not worth the time
+            method = zipfile.ZIP_DEFLATED if shrinks else zipfile.ZIP_STORED
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getbuffer(), method, compresslevel=1)
+    return packed.getvalue()

@@ -19,5 +19,5 @@ if TYPE_CHECKING:
     from hitl.testing.connectors import check_connector as check_connector
     from hitl.testing.crowds import crowd as crowd
     from hitl.testing.policies import check_policy as check_policy
-
-__getattr__, __dir__, __all__ = lazy(__name__)
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

@@ -374,7 +374,7 @@ def all_agreeing_is_no_error_and_very_sure(combiner: Combiner) -> None:
         graph=sparse.csr_array((12, 12)),
     )
     consensus = combiner.fit(restricted_to_uses(combiner, evidence))
-    assert (consensus.labels == matrix[:, 0]).all()
+    assert (consensus.codes == matrix[:, 0]).all()
     assert consensus.confidence.min() > 0.75
 
 
@@ -385,7 +385,7 @@ def a_single_label_is_the_answer_where_nothing_can_be_compared(combiner: Combine
     for habits in (0.3, 3.0):  # annotators who give almost always the same label, and annotators who give all
         annotations = single_labels(np.random.default_rng(25), 40, habits=habits)
         consensus = combiner.fit(Evidence(annotations))
-        np.testing.assert_array_equal(consensus.labels, annotations.label)
+        np.testing.assert_array_equal(consensus.codes, annotations.label)
 
 
 # -- predicting new items -------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ def what_was_learned_judges_other_items(combiner: Any) -> None:
     assert score.accuracy(p, truth) > 0.75
     assert learned.to_bytes() == before
     knowing = combiner.apply(learned, evidence)
-    assert (knowing.labels[evidence.known] == truth[evidence.known]).all()
+    assert (knowing.codes[evidence.known] == truth[evidence.known]).all()
     unknown = ~evidence.known
     np.testing.assert_allclose(knowing.probabilities[unknown], p[unknown], atol=1e-9)
     few = combiner.apply(replace(learned, difficulty=np.zeros(200)), sample(combiner, seed=21, n_items=7)[0])

@@ -228,7 +228,7 @@ def it_lists_the_finished_items_with_their_labels(policy: Policy) -> None:
         assert len(finished) == len(plan.done)
         assert plan.open_items == sum(one.is_open(n) for n in range(ITEMS))
         for n, item in enumerate(one.items):
-            labels = tuple(consensus.classes[consensus.labels[n]] for _, consensus in one.questions)
+            labels = tuple(consensus.classes[consensus.codes[n]] for _, consensus in one.questions)
             assert finished.get(item) == (None if one.is_open(n) else labels)
 
 

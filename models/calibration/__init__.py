@@ -18,5 +18,5 @@ if TYPE_CHECKING:
     from hitl.models.calibration.temperature_scaling import BayesianTemperature as BayesianTemperature
     from hitl.models.calibration.temperature_scaling import EnsembleTemperature as EnsembleTemperature
     from hitl.models.calibration.temperature_scaling import TemperatureScaling as TemperatureScaling
-
-__getattr__, __dir__, __all__ = lazy(__name__)
+else:
+    __getattr__, __dir__, __all__ = lazy(__name__)

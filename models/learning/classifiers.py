@@ -8,7 +8,8 @@ from the labels of the training items; all other labels are removed first.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -54,12 +55,14 @@ class EstimatorClassifier:
     """scikit-learn estimator, built for each training by `make(number of features)`.
 
     Attributes:
-        input_n: (N,) inputs to use instead of features, such as texts, with None for items without input; None: use
-            the features.
+        input_n: (N,) inputs to use instead of features, such as texts, with None for items without input, or the N rows
+            of a matrix or DataFrame; None: use the features.
+        where: name of the estimator in messages.
     """
 
     make: Callable[[int], Any]
-    input_n: npt.NDArray[np.object_] | None = None
+    input_n: Any = None
+    where: str = "learn.model"
 
     def predict(self, evidence: Evidence, q_nj: Floats, trained_n: Mask) -> Floats:
         """Predict as `Classifier.predict`; items without input get NaN. Raise BadInput if the estimator fails.
@@ -68,28 +71,57 @@ class EstimatorClassifier:
         """
         x_n = evidence.features if self.input_n is None else self.input_n
         assert x_n is not None
-        present_n = np.array([x is not None for x in x_n])
-        q_mj, estimator = q_nj[trained_n], self.make(x_n.shape[-1])
-        require_probabilities(estimator)
-        weights = _weights_argument(estimator)
-        if weights is None:
-            row, code = np.nonzero(np.eye(q_mj.shape[1])[q_mj.argmax(axis=1)])
-        else:
-            row, code = np.nonzero(q_mj > MIN_BELIEF)
-        if len(np.unique(code)) < 2:
-            return np.tile((q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1]), (len(x_n), 1))
-        try:
-            estimator.fit(x_n[trained_n][row], code, **({} if weights is None else {weights: q_mj[row, code]}))
-            p_mk = np.asarray(estimator.predict_proba(x_n[present_n]), np.float64)
+        q_mj, rows = q_nj[trained_n], np.flatnonzero(trained_n)
+        present_n = np.array([x is not None for x in x_n]) if x_n.ndim == 1 else np.ones(len(q_nj), dtype=bool)
+        estimator = replace(self, input_n=x_n).fitted(rows, q_mj)
+        if estimator is None:
+            return np.tile((q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1]), (len(q_nj), 1))
+        with self._naming(estimator):
+            p_mk = np.asarray(estimator.predict_proba(_take(x_n, np.flatnonzero(present_n))), np.float64)
             codes = np.asarray(estimator.classes_)
-        except Exception as error:  # user code
-            raise BadInput(
-                f"learn.model: {type(estimator).__name__} cannot be trained: {type(error).__name__}: {error}"
-            ) from error
-        _require_distributions(type(estimator).__name__, p_mk, int(present_n.sum()), codes, np.unique(code))
+        seen = np.unique(_weighted(q_mj, _weights_argument(estimator) is not None)[1])
+        _require_distributions(self.where, type(estimator).__name__, p_mk, int(present_n.sum()), codes, seen)
         p_nj = np.full(q_nj.shape, np.nan)
         p_nj[present_n] = over_all_classes(np.maximum(p_mk, 0.0), codes.tolist(), len(q_mj), q_nj.shape[1])
         return p_nj
+
+    def fitted(self, rows: npt.NDArray[np.intp], q_mj: Floats) -> Any:
+        """Return an estimator fitted to these rows of `input_n` and beliefs (M, J); None if there is only one class.
+
+        Its classes are the codes of those that occur. Raise BadInput if it fails.
+        """
+        estimator = self.make(self.input_n.shape[-1])
+        require_probabilities(estimator)
+        weights = _weights_argument(estimator)
+        row, code = _weighted(q_mj, weights is not None)
+        if len(np.unique(code)) < 2:
+            return None
+        with self._naming(estimator):
+            estimator.fit(
+                _take(self.input_n, rows[row]), code, **({} if weights is None else {weights: q_mj[row, code]})
+            )
+        return estimator
+
+    @contextmanager
+    def _naming(self, estimator: Any) -> Iterator[None]:
+        """Turn any error of an estimator, which is user code, into a BadInput error that names it."""
+        try:
+            yield
+        except Exception as error:
+            raise BadInput(
+                f"{self.where}: {type(estimator).__name__} cannot be trained: {type(error).__name__}: {error}"
+            ) from error
+
+
+def _weighted(q_mj: Floats, weighted: bool) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return rows and classes of the training examples: each class that is believed in, or only the most probable."""
+    row, code = np.nonzero(q_mj > MIN_BELIEF if weighted else np.eye(q_mj.shape[1])[q_mj.argmax(axis=1)])
+    return row, code
+
+
+def _take(x_n: Any, rows: npt.NDArray[np.intp]) -> Any:
+    """Return rows of an array, a sparse matrix or a DataFrame."""
+    return x_n.iloc[rows] if hasattr(x_n, "iloc") else x_n[rows]
 
 
 @dataclass(frozen=True)
@@ -146,7 +178,9 @@ def _weights_argument(estimator: Any) -> str | None:
     return "sample_weight" if "sample_weight" in inspect.signature(estimator.fit).parameters else None
 
 
-def _require_distributions(name: str, p_mk: Floats, n_items: int, codes: npt.NDArray[Any], seen: Any) -> None:
+def _require_distributions(
+    where: str, name: str, p_mk: Floats, n_items: int, codes: npt.NDArray[Any], seen: Any
+) -> None:
     """Raise BadInput unless the estimator gave each item a distribution over the classes it learned."""
     shape = (n_items, len(codes))
     if codes.ndim != 1 or len({*codes.tolist()} & {*seen.tolist()}) != len(codes):
@@ -157,4 +191,4 @@ def _require_distributions(name: str, p_mk: Floats, n_items: int, codes: npt.NDA
         problem = "predict_proba gives rows that are no probabilities, which sum to 1"
     else:
         return
-    raise BadInput(f"learn.model: {name}.{problem}")
+    raise BadInput(f"{where}: {name}.{problem}")

@@ -222,7 +222,7 @@ class BSCSeq(ChainMethod):
         >>> labels = Annotations.from_matrix([[0, 0], [1, 1], [2, 2], [0, 0]] * 3, classes=["O", "B-X", "I-X"])
         >>> sentence = np.stack((np.zeros(12, int), np.arange(12)), axis=1)
         >>> models.BSCSeq().fit(Evidence(labels, sequence=sentence)).labels[:4].tolist()
-        [0, 1, 2, 0]
+        ['O', 'B-X', 'I-X', 'O']
     """
 
     starts_from: ClassVar[str] = AFTER

@@ -99,7 +99,7 @@ def taught(x: Floats, evidence: Evidence, people: Consensus) -> OutOfFold | None
     from sklearn.linear_model import LogisticRegression
 
     rows = np.flatnonzero(evidence.annotations.labels_per_item)
-    labels = [str(people.classes[people.labels[row]]) for row in rows]
+    labels = [str(people.classes[people.codes[row]]) for row in rows]
     examples = Examples([str(row) for row in rows], x[rows], (), labels, [None] * len(rows))
     try:
         with warnings.catch_warnings():  # not converged after so many steps: good enough

@@ -109,7 +109,7 @@ def citations(seeds: int) -> Part:
                 annotations = Annotations.from_matrix(labels, classes=list(range(truth.max() + 1)))
                 for method, combiner in (ALONE | LINKED).items():
                     evidence = Evidence(annotations, graph=linked if method in LINKED else None)
-                    found = combiner.fit(evidence).labels[rows]
+                    found = combiner.fit(evidence).codes[rows]
                     scores.setdefault(method, []).append(float(f1_score(truth[rows], found, average="macro")))
             row = f"{name}, {trained_on}"
             figures[row] = {method: float(np.mean(one)) for method, one in scores.items()}
@@ -127,7 +127,7 @@ def features(seeds: int) -> Part:
         bare = Evidence(evidence.annotations)
 
         def right(combiner: Any, given: Evidence, known: Any = known, truth: Ints = truth) -> float:
-            return float((combiner.fit(given).labels == truth)[known].mean())
+            return float((combiner.fit(given).codes == truth)[known].mean())
 
         alone = {method: right(combiner, bare) for method, combiner in ALONE.items()}
         for k in NEIGHBOURS:
@@ -165,7 +165,7 @@ def steps(seeds: int) -> Part:
             with patch.object(GraphField, "even", begun):
                 for method in (NetworkDawidSkene(), NetworkIBCC()):
                     fit = method.fit(evidence)
-                    row = [fit.fit.iterations, fit.fit.objective[-1] / len(truth), float((fit.labels == truth).mean())]
+                    row = [fit.fit.iterations, fit.fit.objective[-1] / len(truth), float((fit.codes == truth).mean())]
                     found.setdefault(name, []).append(row)
     columns = ("iterations", "objective an item", "right")
     figures = {name: dict(zip(columns, np.mean(rows, axis=0), strict=True)) for name, rows in found.items()}
@@ -200,7 +200,7 @@ def cost(seeds: int) -> Part:
         replace(method, max_iterations=1).fit(evidence)  # compiles
         found = many(method, evidence) if name == ALL_ITEMS else method.fit(evidence)
         seconds[name] = found.fit.seconds
-        ratio, share = seconds[name] / seconds["vb-ibcc"], (found.labels == truth).mean()
+        ratio, share = seconds[name] / seconds["vb-ibcc"], (found.codes == truth).mean()
         told = f"{found.fit.iterations:5} iterations {ratio:8.2f} x vb-ibcc "
         if ALL_ITEMS in seconds:
             told += f"{seconds[name] / seconds[ALL_ITEMS]:8.2f} x that over all items "

@@ -106,7 +106,7 @@ def entities(seeds: int) -> Part:
 
     for name in METHODS:
         began = time.perf_counter()
-        codes = fitted(name, evidence).labels
+        codes = fitted(name, evidence).codes
         said = [str(annotations.classes[j]) if there else None for j, there in zip(codes, labeled, strict=True)]
         tell(name, spans(said, order), began)
     marked = as_span_labels(annotations, places)

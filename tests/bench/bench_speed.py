@@ -248,7 +248,7 @@ def fit(size: str, method: str) -> dict[str, float]:
         "MB over the table": first["MB"],
         "iterations": consensus.fit.iterations,
         "converged": consensus.fit.converged,
-        "accuracy": float((consensus.labels == truth).mean()),
+        "accuracy": float((consensus.codes == truth).mean()),
     }
 
 

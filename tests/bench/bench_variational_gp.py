@@ -105,7 +105,7 @@ def real(options: Any) -> Part:
     for name, ard in (("labelme", False), ("music_genre", True)):
         seen, (features, truth) = untold(name), tested(name)
         assert seen.features is not None
-        labels = DefaultCombiner().fit(Evidence(seen.annotations)).labels
+        labels = DefaultCombiner().fit(Evidence(seen.annotations)).codes
         center, scale = seen.features.mean(axis=0), seen.features.std(axis=0) + 1e-12
         regression = LogisticRegressionCV(Cs=[0.001, 0.01, 0.1, 1.0], cv=5, max_iter=2000)
         regression.fit((seen.features - center) / scale, labels)
@@ -116,8 +116,8 @@ def real(options: Any) -> Part:
                 found = method.fit(seen)
             applied = method.apply(found, unlabeled(features, seen.annotations.classes))
             figures[f"{name} {annotators}"] = {
-                "train": float((found.labels == reference_data.crowd(name).truth).mean()),
-                "test": float((applied.labels == truth).mean()),
+                "train": float((found.codes == reference_data.crowd(name).truth).mean()),
+                "test": float((applied.codes == truth).mean()),
                 "two steps": two_steps,
                 "iterations": found.fit.iterations,
                 "cpu": took["cpu"],
@@ -136,7 +136,7 @@ def warm(options: Any) -> Part:
         fit = method.fit(evidence)
     with results.measured() as start:
         again = method.fit(evidence, start=before)
-    ratio, same = start["cpu"] / cold["cpu"], float((again.labels == fit.labels).mean())
+    ratio, same = start["cpu"] / cold["cpu"], float((again.codes == fit.codes).mean())
     apart = float(np.abs(again.probabilities - fit.probabilities).mean())
     line = (
         f"labelme, 10 labels more: a fit {cold['cpu']:.1f} cpu s, a warm start {start['cpu']:.2f} ({ratio:.2f} of it); "
@@ -149,8 +149,8 @@ def large(options: Any) -> Part:
     evidence, truth = simulated(options.items)
     with results.measured() as took:
         found = VariationalGPCMA(inducing=options.inducing, device=options.device).fit(evidence)
-    right = float((found.labels == truth).mean())
-    alone = float((DefaultCombiner().fit(Evidence(evidence.annotations)).labels == truth).mean())
+    right = float((found.codes == truth).mean())
+    alone = float((DefaultCombiner().fit(Evidence(evidence.annotations)).codes == truth).mean())
     line = (
         f"{options.items:,} items, {options.inducing} inducing points: {took['cpu']:.0f} cpu s, "
         f"{took['seconds']:.0f} clock s, {took['MB']:.0f} MB over the inputs; {found.fit.iterations} iterations; "

@@ -228,7 +228,7 @@ def test_the_groups_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("more", "code", "told"),
     [
-        (("--policy", "clever"), 78, "policy.name 'clever' is unknown; expected one of expected-gain"),
+        (("--policy", "clever"), 78, "policy.name 'clever' is unknown"),
         (("--method", "clever"), 78, "method 'clever' is unknown"),
         (("--simulate", "good=3"), 78, "give a file of annotations or --simulate"),
         (("--output", "nowhere/page.html"), 65, "the folder nowhere does not exist"),

@@ -157,9 +157,30 @@ def test_probabilities_that_are_none_are_refused(probabilities: Any, message: st
 # -- reading -------------------------------------------------------------------------------------------------
 
 
+def test_a_consensus_is_read_like_a_dict_of_items() -> None:
+    consensus = consensus_of()
+    assert len(consensus) == 3
+    assert list(consensus) == ["NA", "12", "c"]
+    assert "NA" in consensus
+    assert "n/a" not in consensus
+    one = consensus["12"]
+    assert (one.item, one.label, one.confidence) == ("12", "ü", 2 / 3)
+    assert one.probabilities == {"x": 1 / 3, "ü": 2 / 3}
+    assert consensus_of(items=(7, 8, 9))[np.int64(8)].item == consensus_of(items=(7, 8, 9))["8"].item == 8
+
+
+def test_an_item_that_is_not_there_is_a_key_error_with_the_nearest_name() -> None:
+    with pytest.raises(KeyError) as caught:
+        consensus_of(items=("T000", "T001", "x"))["t00"]
+    assert str(caught.value).startswith("the consensus has no item 't00'; did you mean 'T00")
+    with pytest.raises(BadInput, match=r"^the consensus has no item 'nothing like it'$"):
+        consensus_of()["nothing like it"]
+
+
 def test_the_label_is_the_most_probable_class_and_the_first_of_equals() -> None:
     consensus = consensus_of()
-    assert consensus.labels.tolist() == [1, 1, 0]
+    assert consensus.codes.tolist() == [1, 1, 0]
+    assert consensus.labels.tolist() == ["ü", "ü", "x"]
     np.testing.assert_allclose(consensus.confidence, [0.7, 2 / 3, 0.5])
 
 

@@ -201,7 +201,7 @@ def test_options_and_items_can_be_given() -> None:
             BadEvidence,
             r"probabilities 'm': columns p_<class> name z; expected the classes x, y",
         ),
-        ({"probabilities": {"m": model(["a"], x=[1.0])}}, BadEvidence, r"no column p_<class>; found item, x"),
+        ({"probabilities": {"m": model(["a"], score=[1.0])}}, BadEvidence, r"no column p_<class>; found item, score"),
         (
             {"probabilities": {"m": model(["a"], p_x=["high"])}},
             BadTable,

@@ -23,7 +23,7 @@ def test_answers_about_items_drawn_at_random_are_compared_with_the_labels_that_s
         assert first.metrics["audit"] is None
         assert [ask.probability for ask in drawn] == [3 / 12] * 3
         label = first.results["label"]
-        stood = {ask.item: label.classes[label.labels[label.items.index(ask.item)]] for ask in drawn}
+        stood = {ask.item: label.classes[label.codes[label.items.index(ask.item)]] for ask in drawn}
         said = {drawn[0].item: stood[drawn[0].item], drawn[1].item: "1" if stood[drawn[1].item] == "0" else "0"}
         answers(folder, *((ask.item, str(ask.annotator), int(said[ask.item])) for ask in drawn[:2]))
         later = cycle.run(ours, store, Tables(folder), now=NOON + HOUR).judgement

@@ -80,9 +80,9 @@ def test_what_is_learned_joins_the_consensus_of_the_same_cycle(tmp_path: Path) -
     assert list(consensus.temperatures) == [NAME]
     right = np.array([topic(int(item)) for item in evidence.annotations.items])
     names = np.array(consensus.classes)
-    assert np.mean(names[consensus.labels] == right) > 0.9  # 80 of 120 items have no label
+    assert np.mean(names[consensus.codes] == right) > 0.9  # 80 of 120 items have no label
     alone = DefaultCombiner().fit(replace(evidence, probabilities={}, features=None))
-    assert np.mean(names[alone.labels] == right) < 0.7
+    assert np.mean(names[alone.codes] == right) < 0.7
 
 
 def test_items_that_come_after_a_training_are_predicted(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_text_stands_for_the_part_about_which_annotators_agree_least(tmp_path:
     assert (by["t0", "ann"], by["t0", "bob"], by["t0", "cyd"]) == ("LOC", "(nothing)", "PER")
     row = known.annotations.items.index("t0")
     texts = judgement.results["label"]
-    assert texts.classes[texts.labels[row]] == "LOC"
+    assert texts.classes[texts.codes[row]] == "LOC"
 
 
 @pytest.fixture

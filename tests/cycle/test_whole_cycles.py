@@ -137,7 +137,7 @@ def test_the_last_digits_of_a_fit_do_not_change_what_is_shown(folder: Path, stor
     def shifted(by: float) -> Judgement:
         result = judgement.results[name]
         p = result.probabilities.copy()
-        p[0] += by * np.where(np.arange(p.shape[1]) == result.labels[0], -1, 1)
+        p[0] += by * np.where(np.arange(p.shape[1]) == result.codes[0], -1, 1)
         moved = dataclasses.replace(result, probabilities=p)
         return dataclasses.replace(judgement, results={name: moved})
 

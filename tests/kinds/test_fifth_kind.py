@@ -71,7 +71,7 @@ class Points(PartsKind):
         found = method.fit(replace(evidence, parts=None))
         parts = []
         for n, item in enumerate(found.items):
-            label = found.classes[found.labels[n]]
+            label = found.classes[found.codes[n]]
             own = [(point["x"], point["y"]) for point in evidence.parts.points[str(item)] if point["label"] == label]
             if own:
                 x, y = np.median(own, axis=0).tolist()

@@ -106,11 +106,94 @@ def test_a_long_table_with_other_names_is_not_taken_for_a_wide_one(table: Any, w
         hitl.combine(table)
 
 
+ITEMS, CLASSES = LABELS["item"].unique(), np.array(EVIDENCE.annotations.classes)
+P = EVIDENCE.probabilities["m0"][[EVIDENCE.annotations.items.index(name) for name in ITEMS]]
+
+
+@pytest.mark.parametrize("labels", [LABELS, WIDE.loc[ITEMS]], ids=["long", "wide"])
+@pytest.mark.parametrize(
+    ("probabilities", "classes"),
+    [
+        ((P, CLASSES), None),
+        ((P[:, ::-1], CLASSES[::-1]), None),
+        ((P[::-1], list(CLASSES), ITEMS[::-1]), None),
+        (P, CLASSES),
+        (P.tolist(), list(CLASSES)),
+        ({"model": (P, CLASSES)}, None),
+        (pd.DataFrame(P[::-1], ITEMS[::-1], CLASSES), None),
+        (pd.DataFrame(P, ITEMS, [f"p_{name}" for name in CLASSES]), None),
+        (pd.DataFrame(P, ITEMS, CLASSES).rename_axis("item").reset_index(), None),
+    ],
+)
+def test_a_classifier_says_what_it_predicts(labels: Any, probabilities: Any, classes: Any) -> None:
+    expected = hitl.combine(LABELS, model("m0"))
+    found = hitl.combine(labels, probabilities, classes=classes)
+    assert [found[item].label for item in expected] == list(expected.labels)
+    np.testing.assert_allclose([found[item].confidence for item in expected], expected.confidence, atol=1e-6)
+    assert found.temperatures.keys() == {"model"}
+
+
+def test_a_class_that_a_classifier_has_never_seen_stays_possible() -> None:
+    found = hitl.combine(
+        {"item": [1, 2, 3], "annotator": list("aaa"), "label": [0, 1, 2]}, (np.full((3, 2), 0.5), [0.0, 1.0])
+    )
+    assert found.classes == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        dict(TRUTH.to_numpy()),
+        TRUTH.set_index("item")["label"],
+        TRUTH.set_index("item")[["label"]].rename(columns={"label": "gold"}),
+        {"item": TRUTH["item"].tolist(), "label": TRUTH["label"].tolist()},
+        dict(TRUTH.to_numpy()) | dict.fromkeys(set(ITEMS) - set(TRUTH["item"])),
+    ],
+    ids=["dict", "series", "frame", "columns", "None"],
+)
+def test_truth_in_any_form_is_the_same(truth: Any) -> None:
+    expected = hitl.combine(LABELS, truth=TRUTH)
+    np.testing.assert_array_equal(hitl.combine(LABELS, truth=truth).probabilities, expected.probabilities)
+    np.testing.assert_array_equal(
+        Evidence.from_tables(LABELS, truth=truth).truth, Evidence.from_tables(LABELS, truth=TRUTH).truth
+    )
+
+
+def test_a_method_may_be_an_object() -> None:
+    found = hitl.combine(LABELS, method=hitl.models.OneCoin(max_iterations=3))
+    np.testing.assert_array_equal(
+        found.probabilities, hitl.combine(LABELS, method="one-coin", max_iterations=3).probabilities
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"method": "DawidSkene"}, r"is unknown; did you mean 'dawid-skene'\? Expected one of default, majority"),
+        ({"method": "vb_ibcc"}, r"did you mean 'vb-ibcc'\?"),
+        ({"method": "one-coin", "max_iteration": 3}, r"no setting 'max_iteration'.*did you mean 'max_iterations'\?"),
+        (
+            {"method": OneCoin},
+            r"method: got type; expected a name, such as 'vb-ibcc', or a method; call it: OneCoin\(\)",
+        ),
+        ({"method": 3}, "method: got int; expected a name"),
+        ({"method": OneCoin(), "max_iterations": 3}, "OneCoin has its own settings; expected max_iterations there"),
+        ({"method": OneCoin(), "paper": True}, "OneCoin has its own settings; expected paper there"),
+    ],
+)
+def test_a_method_that_is_none_gets_a_sentence(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadSettings, match=words):
+        hitl.combine(LABELS, **given)
+
+
 def test_wrong_types_get_a_sentence() -> None:
-    with pytest.raises(BadInput, match=r"probabilities: got list; expected a table .*hitl.Evidence\(annotations"):
-        hitl.combine(LABELS, [[0.1, 0.9]])
-    with pytest.raises(BadSettings, match=r"method: got OneCoin; expected a name.*method\.fit"):
-        hitl.combine(LABELS, method=OneCoin())  # type: ignore[arg-type]
+    for wrong in ([[0.1, 0.9]], "resnet", OneCoin(), ([0.1, 0.9], ["x", "y"])):
+        with pytest.raises(
+            BadInput, match=r"probabilities 'model': got .*; expected a table .*\(model.predict_proba\(X\)"
+        ):
+            hitl.combine(LABELS, wrong)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"has shape \(2, 3\); expected \(60, 3\): a row per item, in the order"):
+        hitl.combine(LABELS, (P[:2], CLASSES))
     with pytest.raises(BadTable, match=r"truth: got list; expected a DataFrame"):
         hitl.combine(LABELS, truth=[0, 1])
     with pytest.raises(BadTable, match=r"no column 'item'; found task"):

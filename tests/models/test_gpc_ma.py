@@ -39,7 +39,7 @@ def rings(seed: int, n: int = 90, labeled: int = 60) -> tuple[Evidence, Ints]:
 
 
 def accuracy(consensus: Consensus, truth: Ints, rows: slice = slice(None)) -> float:
-    return float(np.mean(consensus.labels[rows] == truth[rows]))
+    return float(np.mean(consensus.codes[rows] == truth[rows]))
 
 
 # -- against other ways to compute it ------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_what_does_not_fit_is_said() -> None:
     other = DawidSkene().fit(Evidence(evidence.annotations))
     with pytest.raises(BadEvidence, match="dawid-skene has no Gaussian process"):
         GPCMA().apply(other, evidence)
-    np.testing.assert_array_equal(GPCMA().fit(evidence, start=other).labels, learned.labels)
+    np.testing.assert_array_equal(GPCMA().fit(evidence, start=other).codes, learned.codes)
     with pytest.raises(BadSettings, match="wrong is 1"):
         GPCMA(wrong=1)
     with pytest.raises(BadSettings, match="tolerance"):

@@ -79,7 +79,7 @@ def test_the_nearest_class_wins_and_thresholds_are_half_way() -> None:
     scores = {"no": -1, "perhaps": 1, "surely": 3}
     consensus = MeanScore(scores).fit(Evidence(annotations))
     # means 0, 2, 1, 1, -1; the threshold between -1 and 3 is 1
-    assert consensus.labels[[0, 1, 4]].tolist() == [0, 1, 0]
+    assert consensus.codes[[0, 1, 4]].tolist() == [0, 1, 0]
     np.testing.assert_allclose(consensus.probabilities[2:4], 0.5)
     assert consensus.fit.settings == {"scores": {"no": -1, "perhaps": 1, "surely": 3}}
 
@@ -133,7 +133,7 @@ def test_known_truth_moves_the_score_of_a_class() -> None:
     truth = np.array([0 if i % 2 else 1 for i in range(20)] + [-1])
     told = Evidence(annotations, truth=truth)
     np.testing.assert_allclose(class_scores(told, option_scores(annotations, None)), [(1 + 10 * 2) / 11, 3])
-    assert MeanScore().fit(told).labels[20] == 0
+    assert MeanScore().fit(told).codes[20] == 0
     assert MeanScore().fit(told).confidence[20] > 0.8
     np.testing.assert_allclose(MeanScore().fit(Evidence(annotations)).probabilities[20], 0.5)
 

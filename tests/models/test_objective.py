@@ -54,7 +54,7 @@ def test_the_objective_never_falls(name: str, seed: int, n_classes: int, extra: 
     assert np.isfinite(trace).all()
     assert (np.diff(trace) >= -1e-9 * np.maximum(1, np.abs(trace[:-1]))).all()
     np.testing.assert_allclose(consensus.probabilities.sum(axis=1), 1)
-    assert (consensus.labels[evidence.known] == evidence.truth[evidence.known]).all()
+    assert (consensus.codes[evidence.known] == evidence.truth[evidence.known]).all()
     assert (consensus.confidence[evidence.known] == 1).all()
     prior_jl = consensus.annotators.prior
     if name == "vb-ibcc":

@@ -81,7 +81,7 @@ def test_batches_come_to_the_same_answer() -> None:
     divided = VariationalGPCMA(inducing=30, batch=250).fit(evidence)
     np.testing.assert_allclose(divided.fit.objective[-1], whole.fit.objective[-1], atol=0.01 * 1500)
     assert np.abs(divided.probabilities - whole.probabilities).mean() < 0.01
-    assert (divided.labels == whole.labels).mean() > 0.99
+    assert (divided.codes == whole.codes).mean() > 0.99
     assert score.accuracy(divided.probabilities, truth) > 0.85
 
 
@@ -132,7 +132,7 @@ def test_a_warm_start_after_ten_labels_costs_a_fifth_and_comes_to_the_same(monke
     warm = FEW.fit(evidence, start=before)
     assert sum(passes) <= cost / 5
     np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.03)
-    assert (warm.labels == cold.labels).mean() > 0.99
+    assert (warm.codes == cold.codes).mean() > 0.99
 
 
 # -- items without features, devices -------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def test_headline_equals_what_is_computed_directly():
     page, truth = sample()
     done = tuple(Done(f"item-{i}", ("cat",), 0.9, "sure") for i in range(15))
     text = seen(replace(page, truth=truth), plan=Plan((), done, 45)).text
-    right = int((page.consensus.labels == truth).sum())
+    right = int((page.consensus.codes == truth).sum())
     for words in (
         "60 items",
         "300 labels",
@@ -55,7 +55,7 @@ def test_held_out_truth_leaves_out_the_items_given_to_the_fit():
     page, truth = sample()
     given = np.where(np.arange(60) < 20, truth, -1)
     held_out = measures.held_out_truth(replace(page, evidence=replace(page.evidence, truth=given), truth=truth))
-    right = int((page.consensus.labels == truth)[20:].sum())
+    right = int((page.consensus.codes == truth)[20:].sum())
     assert measures.accuracy_of(page, held_out).basis == f"measured: {right} of 40 known items right"
 
 
@@ -167,7 +167,7 @@ def test_models_and_how_sure_they_are():
     p_nj[40:] = np.nan
     evidence = replace(page.evidence, probabilities={"resnet": p_nj})
     page = replace(page, evidence=evidence, consensus=replace(page.consensus, temperatures={"resnet": 1.8}))
-    agree = (page.consensus.labels[:40] == 0).mean()
+    agree = (page.consensus.codes[:40] == 0).mean()
     assert f"resnet 40 {agree * 100:.1f} % over-confident" in seen(page).text
     assert "over-confident" not in seen(sample()[0]).text
 

@@ -133,7 +133,7 @@ def test_truth_the_fit_was_not_told_measures_without_a_refit(monkeypatch: pytest
     found = models.models_section(QuestionPage("animal", replace(evidence, truth=truth), consensus))
     assert found is not None
     judged = judge(evidence, consensus)
-    assert found.profile.best.overall["both"][0] == pytest.approx((consensus.labels == truth)[judged.compared].mean())
+    assert found.profile.best.overall["both"][0] == pytest.approx((consensus.codes == truth)[judged.compared].mean())
 
 
 def test_figures_show_the_tables(profile: ModelProfile, section: models.ModelsSection) -> None:

@@ -242,7 +242,7 @@ def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...
     )
     for view in snapshot.views.values():
         view.prepare()
-        _ = view.consensus.annotators.interval, view.consensus.labels, view.evidence.annotations.by_annotator  # cached
+        _ = view.consensus.annotators.interval, view.consensus.codes, view.evidence.annotations.by_annotator  # cached
     snapshot.prepare()
     return snapshot
 
@@ -357,7 +357,7 @@ def _of_all(view: QuestionView, row: int) -> Answer | None:
     known = view.evidence
     if known.known[row] or not (known.annotations.labels_per_item[row] or known.predicted[row]):
         return None
-    return _row(view, int(view.consensus.labels[row]), view.consensus.probabilities[row])
+    return _row(view, int(view.consensus.codes[row]), view.consensus.probabilities[row])
 
 
 def _of_models(view: QuestionView, row: int) -> Answer | None:

@@ -140,7 +140,7 @@ def test_known_items_are_judged_by_as_many_labels_as_the_others_have() -> None:
     evidence = Evidence(Annotations.from_matrix(said, classes=(0, 1)), truth=np.where(known_n, truth, -1))
     consensus = DawidSkene().fit(evidence)
     found = rules.expected_accuracy([(evidence, consensus)])
-    error = (consensus.labels != truth)[~known_n].mean()
+    error = (consensus.codes != truth)[~known_n].mean()
     assert error > 0.15
     assert found.checked == known_items.MOST_CHECKED
     assert found.wrong / found.checked == pytest.approx(error, abs=0.1)  # with all of their labels: .05

@@ -48,7 +48,7 @@ def measured(shape: tuple[int, int, int, int]) -> dict[str, float]:
         "seconds": seconds,
         "memory": results.memory(),
         "stored": len(consensus.to_bytes()),
-        "right": float((consensus.labels == truth).mean()),
+        "right": float((consensus.codes == truth).mean()),
         "majority": float((votes.argmax(axis=1) == truth).mean()),
         "log_loss": float(-np.log(np.maximum(consensus.probabilities[rows, truth], 1e-12)).mean()),
     }

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made.fit(replace(warm, truth=warm_truth) if given is known else warm)  # compiles
         with results.measured() as took:
             found = made.fit(given)
-        figures[name] = took | {"right": float(np.mean(found.labels == truth))}
+        figures[name] = took | {"right": float(np.mean(found.codes == truth))}
     page = results.Page()
     page.tell(f"{options.items:,} items, {CLASSES} classes, {MODELS} models, {PEOPLE:,} people, one label an item")
     page.tell(*results.table(figures, 4))

@@ -55,7 +55,7 @@ def apart(one: Consensus, other: Consensus) -> dict[str, float]:
     """How far two fits are from each other; objective in nats an item."""
     far_n = np.abs(one.probabilities - other.probabilities).max(axis=1)
     return {
-        "same labels": float((one.labels == other.labels).mean()),
+        "same labels": float((one.codes == other.codes).mean()),
         "mean belief": float(far_n.mean()),
         "largest belief": float(far_n.max()),
         "items beyond 1e-4": float((far_n > FAR).mean()),

@@ -169,7 +169,7 @@ def check_the_replay(day: Day) -> None:
     truth = np.array([day.people.truth[day.key_of[str(item)]] for item in final.items], np.int32)
     everything = Replay(combiner(day.settings.combine.method), ExpectedGain(), Budget(7, 1.0, max_labels=99))
     result = everything.run(replace(evidence, truth=truth), np.random.default_rng(0)).consensus
-    assert (result.labels == final.labels).all()
+    assert (result.codes == final.codes).all()
     np.testing.assert_allclose(result.probabilities, final.probabilities, rtol=0, atol=1e-6)
 
 

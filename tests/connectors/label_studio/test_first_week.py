@@ -122,7 +122,7 @@ def test_several_controls_are_combined_and_planned_together(
         report = cycle.run(settings_for(project.number, max_labels=3), store, project.connect())
         results = report.judgement.results
         assert list(results) == ["tone", "place", "stars"]
-        assert [results["place"].classes[code] for code in results["place"].labels[:2]] == ["here", "there"]
+        assert [results["place"].classes[code] for code in results["place"].codes[:2]] == ["here", "there"]
         assert results["stars"].classes == ("1", "2", "3")
         (shown,) = [
             row["result"] for row in project.task(tasks[0])["predictions"] if "consensus" in row["model_version"]

@@ -130,7 +130,7 @@ def test_from_no_label_to_a_model_that_orders_the_tasks(
             consensus, plan = report.judgement.results["sentiment"], report.judgement.plan
             evidence = report.judgement.evidence["sentiment"]
             assert list(consensus.temperatures) == ([] if number == 1 else [NAME])
-            names = np.array(consensus.classes)[consensus.labels]
+            names = np.array(consensus.classes)[consensus.codes]
             right = names == np.array([truth(number_of[int(item)]) for item in consensus.items])
             accuracy.append(float(right.mean()))
             if number == 1:

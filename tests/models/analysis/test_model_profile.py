@@ -240,7 +240,7 @@ def test_held_out_truth_measures_without_a_refit(rng: np.random.Generator, monke
     )
     assert found is not None
     assert found.items == len(rows)
-    assert found.overall["both"][0] == pytest.approx((consensus.labels == truth)[rows].mean())
+    assert found.overall["both"][0] == pytest.approx((consensus.codes == truth)[rows].mean())
     before = found.calibration[found.calibration["when"] == "before"]
     assert set(before["model"]) == set(evidence.probabilities)
     for name, p in evidence.probabilities.items():
@@ -285,7 +285,7 @@ def test_skips_are_over_all_items_and_judged_by_those_compared(
                 if inside[1][inside[0] >= least].mean() >= row["target"]
             ]
             assert row["compared"] == max(many)
-        together = np.where(skips, right, consensus.labels == truth)[judged.compared]
+        together = np.where(skips, right, consensus.codes == truth)[judged.compared]
         assert row["overall"] == pytest.approx(together.mean())
 
 

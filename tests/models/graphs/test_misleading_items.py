@@ -101,7 +101,7 @@ def test_how_often_items_mislead_is_learned_from_their_neighbours(method: Any) -
         evidence, truth = crowd(seed, clear)
         found, trusting = method.fit(evidence), replace(method, clear=1.0).fit(evidence)
         assert float(found.parameters["clear"]) == pytest.approx(clear, abs=0.04)
-        assert (found.labels == truth).mean() > (trusting.labels == truth).mean() + 0.04
+        assert (found.codes == truth).mean() > (trusting.codes == truth).mean() + 0.04
         assert log_loss(found, truth) < 0.5 * log_loss(trusting, truth)
 
 

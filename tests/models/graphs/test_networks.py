@@ -218,7 +218,7 @@ def test_a_graph_that_says_nothing_is_left_out(made: Callable[..., Any]) -> None
     found = made().fit(mixed)
     assert found.parameters["strength"].max() < 0.3
     alone = made(strength=0).fit(mixed)
-    assert (found.labels == alone.labels).mean() > 0.98
+    assert (found.codes == alone.codes).mean() > 0.98
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda one: type(one).__name__)
@@ -227,9 +227,9 @@ def test_known_truth_reaches_the_neighbours(method: NetworkDawidSkene) -> None:
     learned = method.fit(evidence)
     known = np.arange(900) % 3 == 0
     knowing = method.apply(learned, replace(evidence, truth=np.where(known, truth, -1).astype(np.int32)))
-    before, after = ((found.labels == truth)[~known].mean() for found in (learned, knowing))
+    before, after = ((found.codes == truth)[~known].mean() for found in (learned, knowing))
     assert after > before + 0.02
-    np.testing.assert_array_equal(knowing.labels[known], truth[known])
+    np.testing.assert_array_equal(knowing.codes[known], truth[known])
 
 
 def test_what_it_cannot_use_is_refused() -> None:

@@ -66,7 +66,7 @@ def test_the_default_takes_it_and_is_right_more_often_than_votes(fitted: tuple[E
     votes = np.zeros((1500, 200))
     np.add.at(votes, (a.item, a.label), 1)
     assert isinstance(consensus.annotators.confusion, SharedErrors)
-    assert (consensus.labels == truth).mean() > (votes.argmax(axis=1) == truth).mean() + 0.01
+    assert (consensus.codes == truth).mean() > (votes.argmax(axis=1) == truth).mean() + 0.01
     accuracy = np.random.default_rng(0)
     accuracy.integers(200, size=1500)
     skill = accuracy.uniform(0.6, 0.9, size=200)
@@ -80,7 +80,7 @@ def test_it_is_saved_and_judges_other_items(fitted: tuple[Evidence, Consensus]) 
     applied = DefaultCombiner().apply(loaded, evidence)
     np.testing.assert_allclose(applied.probabilities, consensus.probabilities, atol=1e-9)
     few = Annotations.from_matrix([[0, 0], [3, -1]], classes=list(evidence.annotations.classes))
-    assert DefaultCombiner().apply(consensus, Evidence(few)).labels.tolist() == [0, 3]
+    assert DefaultCombiner().apply(consensus, Evidence(few)).codes.tolist() == [0, 3]
 
 
 def test_how_likely_errors_are_is_dirichlet_multinomial() -> None:

@@ -54,14 +54,14 @@ def test_neighbours_and_a_model_together_are_better_than_either(method: Any, mad
     model = {"net": predicted(truth, 7, evidence.annotations.n_classes, abstains=0.2)}
     both = method.fit(replace(evidence, probabilities=model))
     right = {
-        "both": (both.labels == truth).mean(),
-        "neighbours": (method.fit(evidence).labels == truth).mean(),
-        "model": (VBIBCCWithModels().fit(Evidence(evidence.annotations, model)).labels == truth).mean(),
+        "both": (both.codes == truth).mean(),
+        "neighbours": (method.fit(evidence).codes == truth).mean(),
+        "model": (VBIBCCWithModels().fit(Evidence(evidence.annotations, model)).codes == truth).mean(),
     }
     assert right["both"] > max(right["neighbours"], right["model"]) + 0.01, right
     assert 0.3 < both.temperatures["net"] < 3
     again = method.apply(both, replace(evidence, probabilities=model))
-    assert (again.labels == both.labels).mean() > 0.97
+    assert (again.codes == both.codes).mean() > 0.97
 
 
 def test_what_a_model_says_counts_once_beside_the_shares_of_the_prior() -> None:

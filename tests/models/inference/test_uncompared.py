@@ -50,7 +50,7 @@ def test_few_shared_items_do_not_turn_the_single_labels(method: Any, shared: int
     both = np.arange(shared) % 3
     matrix = np.vstack((single, np.column_stack((both, (both + (np.arange(shared) >= agreeing)) % 3))))
     found = method.fit(Evidence(Annotations.from_matrix(matrix, classes=range(3))))
-    np.testing.assert_array_equal(found.labels[:60], single.max(axis=1))
+    np.testing.assert_array_equal(found.codes[:60], single.max(axis=1))
 
 
 @BY_EM
@@ -81,7 +81,7 @@ def test_a_contrarian_is_still_read_the_other_way_round(method: Any) -> None:
     answers = np.column_stack((np.where(right, truth[:, None], 1 - truth[:, None]), 1 - truth))
     answers[250:, :3] = -1
     found = method.fit(Evidence(Annotations.from_matrix(answers)))
-    assert (found.labels[250:] == truth[250:]).mean() > 0.9
+    assert (found.codes[250:] == truth[250:]).mean() > 0.9
 
 
 @pytest.mark.parametrize("least_labels", [1, 2])

@@ -47,7 +47,7 @@ def test_few_passes_end_where_many_do(method: Any, large: Evidence, never: Any) 
     assert quick.fit.iterations < whole.fit.iterations / 2
     assert quick.fit.objective[-1] >= whole.fit.objective[-1] - 2 * method().tolerance * ITEMS  # each ends so near
     assert _far(quick, exact) <= 1.1 * _far(whole, exact)
-    assert (quick.labels != exact.labels).mean() <= 1e-4 + (whole.labels != exact.labels).mean()
+    assert (quick.codes != exact.codes).mean() <= 1e-4 + (whole.codes != exact.codes).mean()
 
 
 def _far(one: Any, other: Any) -> float:

@@ -94,7 +94,7 @@ def test_without_truth_the_temperature_drifts_as_it_is_said_to() -> None:
     said = np.where(rng.random(1500) < 0.75, truth, rng.integers(3, size=1500))
     network = np.where(np.eye(3)[(truth + 1) % 3] > 0, 0.9, 0.05)
     evidence = Evidence(Annotations.from_matrix(said[:, None]), {"m0": network})
-    wrong = [float(np.mean(method.fit(evidence).labels != truth)) for method in (PLEM.paper(), PLEM())]
+    wrong = [float(np.mean(method.fit(evidence).codes != truth)) for method in (PLEM.paper(), PLEM())]
     assert wrong[0] > 0.9
     assert wrong[1] < 0.3
 

@@ -112,5 +112,5 @@ def test_known_truth_that_breaks_the_rule_is_kept() -> None:
     said = Annotations.from_matrix([[0, 0], [2, 2], [0, 0], [1, 1]], classes=list(BIO))
     places = np.stack((np.zeros(4, int), np.arange(4)), axis=1)
     found = BSCSeq().fit(Evidence(said, sequence=places, truth=np.array([0, 2, 0, -1], np.int32)))
-    assert found.labels[:3].tolist() == [0, 2, 0]
+    assert found.codes[:3].tolist() == [0, 2, 0]
     assert np.isfinite(found.probabilities).all()

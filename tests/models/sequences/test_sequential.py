@@ -115,7 +115,7 @@ def test_known_truth_reaches_the_neighbours(method: SequentialDawidSkene) -> Non
     knowing = method.apply(learned, replace(evidence, truth=np.where(known, truth, -1).astype(np.int32)))
     before, after = (macro_f(truth[~known], found.probabilities[~known]) for found in (learned, knowing))
     assert after > before + 0.01
-    np.testing.assert_array_equal(knowing.labels[known], truth[known])
+    np.testing.assert_array_equal(knowing.codes[known], truth[known])
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda one: type(one).__name__)

@@ -146,7 +146,7 @@ def find(snapshot: Snapshot, view: QuestionView, wanted: Search) -> Rows:
     """Return the rows of matching items, in the requested order."""
     mask = _which(snapshot, view, wanted.show)
     if wanted.label:
-        mask &= view.consensus.labels == _code(wanted.label, view.consensus.classes)
+        mask &= view.consensus.codes == _code(wanted.label, view.consensus.classes)
     if wanted.annotator or wanted.said:
         mask &= _labeled(view, wanted.annotator, wanted.said)
     if wanted.model:
@@ -164,7 +164,7 @@ def line(snapshot: Snapshot, view: QuestionView, n: int) -> dict[str, Any]:
     return {
         "item": snapshot.names[n].as_py(),
         "text": snapshot.texts[n].as_py(),
-        "label": str(consensus.classes[consensus.labels[n]]),
+        "label": str(consensus.classes[consensus.codes[n]]),
         "confidence": float(consensus.confidence[n]),
         "labels": int(view.evidence.annotations.labels_per_item[n]),
         "contested": bool(view.is_contested[n]),
@@ -209,7 +209,7 @@ def _predicted(view: QuestionView, model: str, same: str) -> Mask:
     if p_nj is None:
         return np.zeros(len(view.consensus.items), bool)
     mask: Mask = ~np.isnan(p_nj[:, 0])
-    ours = np.nan_to_num(p_nj).argmax(axis=1) == view.consensus.labels
+    ours = np.nan_to_num(p_nj).argmax(axis=1) == view.consensus.codes
     return mask if not same else mask & (ours if same == "yes" else ~ours)
 
 
@@ -275,7 +275,7 @@ class Story:
 def story_of(view: QuestionView, n: int) -> Story:
     """Explain the label of the item in row n."""
     consensus = view.consensus
-    q_j, label, names = consensus.probabilities[n], int(consensus.labels[n]), list(map(str, consensus.classes))
+    q_j, label, names = consensus.probabilities[n], int(consensus.codes[n]), list(map(str, consensus.classes))
     ranks = [j for j in np.argsort(-q_j, kind="stable").tolist() if j != label]
     other = ranks[0] if ranks else None
     return Story(

@@ -56,7 +56,7 @@ def _figures(view: QuestionView) -> dict[str, Any]:
     for model, p_nj in view.evidence.probabilities.items():
         rows = labeled & ~np.isnan(p_nj[:, 0])
         if rows.any():
-            same = p_nj[rows].argmax(axis=1) == view.consensus.labels[rows]
+            same = p_nj[rows].argmax(axis=1) == view.consensus.codes[rows]
             lines.append((model, reliability(p_nj[rows].max(axis=1), same)))
     figure = reliability_figure(lines, "confidence of the model (%)", "same as the label (%)") if lines else None
     return {} if figure is None else {"reliability": figure}
@@ -68,15 +68,15 @@ def _against(view: QuestionView, model: str, texts: Any) -> list[dict[str, Any]]
     if p_nj is None:
         return []
     labeled = (view.evidence.annotations.labels_per_item > 0) & ~np.isnan(p_nj[:, 0])
-    own = np.where(labeled, np.nan_to_num(p_nj).argmax(axis=1), consensus.labels)
-    rows = np.flatnonzero(own != consensus.labels)
+    own = np.where(labeled, np.nan_to_num(p_nj).argmax(axis=1), consensus.codes)
+    rows = np.flatnonzero(own != consensus.codes)
     return [
         {
             "item": str(consensus.items[n]),
             "text": texts[int(n)].as_py(),
             "model_says": str(consensus.classes[own[n]]),
             "probability": float(p_nj[n, own[n]]),
-            "label": str(consensus.classes[consensus.labels[n]]),
+            "label": str(consensus.classes[consensus.codes[n]]),
             "confidence": float(consensus.confidence[n]),
         }
         for n in rows[np.argsort(-p_nj[rows, own[rows]], kind="stable")][:DISAGREEMENTS]

@@ -150,7 +150,7 @@ def confusion(view: QuestionView, k: int) -> list[dict[str, Any]]:
     """Return one row per true class: probability and label count of each option. Counts take the consensus as truth."""
     report, annotations = view.consensus.annotators, view.evidence.annotations
     counts, rows = np.zeros((len(report.classes), len(report.options))), view.rows_of(str(report.names[k]))
-    np.add.at(counts, (view.consensus.labels[annotations.item[rows]], annotations.label[rows]), 1)
+    np.add.at(counts, (view.consensus.codes[annotations.item[rows]], annotations.label[rows]), 1)
     return [
         {
             "true": str(name),
@@ -167,7 +167,7 @@ def confusion(view: QuestionView, k: int) -> list[dict[str, Any]]:
 def disagreements(view: QuestionView, annotator: str) -> Any:
     """Return indices of the annotator's answers that the consensus contradicts, most confident consensus first."""
     annotations, consensus, rows = view.evidence.annotations, view.consensus, view.rows_of(annotator)
-    rows = rows[annotations.label[rows] != consensus.labels[annotations.item[rows]]]
+    rows = rows[annotations.label[rows] != consensus.codes[annotations.item[rows]]]
     return rows[np.argsort(-consensus.confidence[annotations.item[rows]], kind="stable")]
 
 
@@ -183,7 +183,7 @@ def over_time(view: QuestionView, annotator: str) -> list[dict[str, float]]:
     if len(rows) < 2 * DRIFT_BINS:
         return []
     rows = rows[np.argsort(annotations.time[rows], kind="stable")]
-    agreed = annotations.label[rows] == view.consensus.labels[annotations.item[rows]]
+    agreed = annotations.label[rows] == view.consensus.codes[annotations.item[rows]]
     parts = np.array_split(np.arange(len(rows)), DRIFT_BINS)
     times = annotations.time[rows]
     return [
@@ -203,7 +203,7 @@ def _drift_figure(parts: list[dict[str, float]]) -> dict[str, Any]:
 def _answer(view: QuestionView, place: int, texts: Any) -> dict[str, Any]:
     annotations, consensus = view.evidence.annotations, view.consensus
     n = int(annotations.item[place])
-    said, label = annotations.options[annotations.label[place]], consensus.classes[consensus.labels[n]]
+    said, label = annotations.options[annotations.label[place]], consensus.classes[consensus.codes[n]]
     values = (str(consensus.items[n]), texts[n].as_py(), str(said), str(label), float(consensus.confidence[n]))
     return dict(zip(ANSWER, values, strict=True))
 
@@ -246,7 +246,7 @@ def training(view: QuestionView) -> list[dict[str, Any]]:
     `share` is the fraction of all wrong answers, `often` the fraction of all answers to items of the true class.
     """
     annotations, consensus = view.evidence.annotations, view.consensus
-    true, said = consensus.labels[annotations.item], annotations.label
+    true, said = consensus.codes[annotations.item], annotations.label
     counts_jl = np.zeros((len(consensus.classes), len(annotations.options)), int)
     np.add.at(counts_jl, (true, said), 1)
     wrong_jl = counts_jl.copy()

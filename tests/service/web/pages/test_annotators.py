@@ -26,7 +26,7 @@ def test_confusion_counts_are_those_of_a_loop(known: Snapshot) -> None:
         wrong = set()
         for n, by, label in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
             if annotations.annotators[by] == who:
-                true, said = consensus.classes[consensus.labels[n]], annotations.options[label]
+                true, said = consensus.classes[consensus.codes[n]], annotations.options[label]
                 counted[true, said] += 1
                 wrong |= {int(n)} if true != said else set()
         rows = confusion(view, k)

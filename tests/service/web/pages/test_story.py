@@ -120,7 +120,7 @@ def turned(labels: list[list[int]], n: int, other: int, more: int, method: str) 
     """Whether the item has the label `other` after so many more answers."""
     wider = [row + [-1] * more for row in labels]
     wider[n] = labels[n] + [other] * more
-    return int(snapshot(wider, method=method).view(None).consensus.labels[n]) == other
+    return int(snapshot(wider, method=method).view(None).consensus.codes[n]) == other
 
 
 def test_the_page_says_it(served: Served) -> None:

@@ -28,7 +28,7 @@ def test_confusions_are_those_of_a_loop(known: Snapshot) -> None:
     of: dict[tuple[Any, Any], set[int]] = {}
     per_class: Counter[Any] = Counter()
     for n, k, label in zip(annotations.item, annotations.annotator, annotations.label, strict=True):
-        true, answer = consensus.classes[consensus.labels[n]], annotations.options[label]
+        true, answer = consensus.classes[consensus.codes[n]], annotations.options[label]
         per_class[true] += 1
         if true != answer:
             said[true, answer] += 1
