@@ -228,8 +228,9 @@ def pull(
 ) -> PullSummary:
     """Pull changes, or all items if `full`. Save each page with its cursor, and record the place pulled from.
 
-    Changes that the platform did not report are found by comparison, saved too, and counted as `fixed`. Raises
-    BadSettings if the last pull was from another place, unless `full`.
+    Changes that the platform did not report are found by comparison, saved too, and counted as `fixed`. Annotations
+    that cannot be read are told by every pull, as long as there are any. Raises BadSettings if the last pull was from
+    another place, unless `full`.
     """
     pulled, cursor = PullSummary(), None if full else store.cursor(lease.project)
     project.require_one_name(store, lease.project, connector)
@@ -245,7 +246,8 @@ def pull(
     for page in () if cursor is None else connector.compare(cursor, store.held(lease.project)):
         saved = store.save_page(lease, page)
         pulled += replace(saved, fixed=saved.items)
-    return pulled
+    notes = tuple(str(note) for note in store.notes(lease.project) if note.is_skip or pulled.changed)
+    return pulled + PullSummary(problems=notes)
 
 
 def embed(

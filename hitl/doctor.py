@@ -44,6 +44,9 @@ def checks(config: Path) -> Iterator[Check]:
         if reported:  # the platform reports which answers began as a suggestion
             detail = f"{suggested:,} of {reported:,} began as a suggestion that the annotator saw"
             yield Check("answers", True, detail)
+        for note in store.notes(settings.name):
+            fix = note.fix or "fix or delete them on the platform; until then they count as skips"
+            yield Check("annotations", not note.is_skip, f"{note.where}: {note.why}", fix if note.is_skip else "")
         yield from _crew(settings, store, connector)
         for line in orders_of_others(store, settings.name, connector):
             problem, _, fix = line.partition(": ")

@@ -76,6 +76,12 @@ def counted(number: int, noun: str, several: str = "") -> str:
     return f"{number:,} {noun if number == 1 else several or noun + 's'}"
 
 
+def short(value: object) -> str:
+    """Quote a value in a message, in at most 80 characters."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def listed(names: Sequence[Any]) -> str:
     """Join the first names: cat, dog, ... and 92 more."""
     more = f", ... and {len(names) - NAMES:,} more" if len(names) > NAMES else ""

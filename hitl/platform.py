@@ -115,6 +115,8 @@ class AnnotationRow:
         version, created: ISO 8601 in UTC; "" as in `ItemRow`.
         duration: seconds the answer took, or None if unknown.
         suggested: True if the answer began as a suggestion; None if the platform does not report this.
+        note: why the annotation cannot be read and is a skip, or how the answer was repaired; None: read as it is. What
+            to do about it may follow on a line of its own.
     """
 
     key: str
@@ -127,6 +129,7 @@ class AnnotationRow:
     created: str
     duration: float | None = None
     suggested: bool | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from pydantic import Field
 from hitl.connectors.label_studio import assign, audit, compare, doctor, predictions, pull, push, replies
 from hitl.connectors.label_studio.address import read_address
 from hitl.connectors.label_studio.client import REQUEST_SECONDS, WITHIN_LEASE, Client
-from hitl.connectors.label_studio.config import Form, adapted, parse
+from hitl.connectors.label_studio.config import NO_NAMES, Form, adapted, parse
 from hitl.errors import BadSettings, MissingToken, Refused
 from hitl.platform import (
     AnnotatorRow,
@@ -64,7 +64,8 @@ TOKEN = "HITL_LABEL_STUDIO_TOKEN"
 class LabelStudioSettings(SourceSettings):
     """Keys of `[source]` for Label Studio: server, project, and optionally a single control.
 
-    `overlap`: how far the server's clock may go back, and how late a row may become visible ("30m").
+    `rename`: former name of a choice -> its name now, for answers that were given before it was renamed. `overlap`: how
+    far the server's clock may go back, and how late a row may become visible ("30m").
     """
 
     kind: Literal["label-studio"] = "label-studio"
@@ -72,6 +73,7 @@ class LabelStudioSettings(SourceSettings):
     project: int = Field(gt=0)
     control: str | None = None
     abstain: tuple[str, ...] = ()
+    rename: dict[str, str] = Field(default_factory=dict)
     key: str | None = Field(default=None, min_length=1)
     overlap: Seconds = OVERLAP
     timeout: float = Field(default=REQUEST_SECONDS, gt=0)
@@ -97,7 +99,7 @@ class LabelStudio(Connector):
         token = secret(TOKEN)
         if not token:
             raise MissingToken(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
-        options = settings.model_dump(include={"control", "abstain", "key", "overlap", "timeout"})
+        options = settings.model_dump(include={"control", "abstain", "rename", "key", "overlap", "timeout"})
         return cls(settings.url, token, settings.project, **options)
 
     def __init__(
@@ -108,6 +110,7 @@ class LabelStudio(Connector):
         *,
         control: str | None = None,
         abstain: Sequence[str] = (),
+        rename: Mapping[str, str] = NO_NAMES,
         key: str | None = None,
         overlap: float = OVERLAP,
         page_size: int = 500,
@@ -117,9 +120,10 @@ class LabelStudio(Connector):
         """Set the project and the controls to work with.
 
         `control` selects one control of the labeling configuration, and ignores the others; `abstain` names choices
-        that are answers but not classes ("Unsure"); `key` names the field of a task's data that holds the user's own
-        id, which new tasks get too; `overlap` is how many seconds the server's clock may go back; `timeout` is the
-        maximum number of seconds for a whole request (default 240); `transport` replaces the network in tests.
+        that are answers but not classes ("Unsure"); `rename` maps former names of choices to current ones; `key` names
+        the field of a task's data that holds the user's own id, which new tasks get too; `overlap` is how many seconds
+        the server's clock may go back; `timeout` is the maximum number of seconds for a whole request (default 240);
+        `transport` replaces the network in tests.
         """
         server, pasted = read_address(url)
         if pasted not in (None, project):
@@ -128,7 +132,7 @@ class LabelStudio(Connector):
             raise BadSettings(f"page_size {page_size}: expected a number of tasks, 500 for instance")
         self.client = Client(server, token, transport=transport, request_seconds=timeout)
         self.project = project
-        self._controls = control, tuple(abstain)
+        self._controls = control, tuple(abstain), dict(rename)
         self._key = key
         self._overlap = timedelta(seconds=overlap)
         self._page_size = page_size

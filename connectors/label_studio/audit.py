@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio import replies
+from hitl.connectors.label_studio.annotations import read_annotations
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import Form
 from hitl.connectors.label_studio.controls import NotUnderstood
@@ -39,7 +40,7 @@ def snapshot(client: Client, project: int, form: Form, progress: Progress = sile
     for task in _tasks(client, project, progress):
         item = str(task["id"])
         data[item] = task["data"]
-        answers[item] = frozenset(answer for row in task["annotations"] or () for answer in _answers(form, row))
+        answers[item] = frozenset(_answers(form, task))
         for row in task["predictions"] or ():
             model = row["model_version"] or "undefined"
             if model.startswith(OURS):
@@ -100,7 +101,6 @@ class _Audited:
             for row in task.pop("predictions") or ():
                 if (row["model_version"] or "").startswith(OURS):
                     self.versions.setdefault(row["model_version"], []).append((item, row))
-            del task["data"]
             self.tasks[item] = task
 
     def order(self, operation: Operation) -> Iterator[str]:
@@ -147,12 +147,12 @@ class _Audited:
         """Check that each task accepts as many more answers as are still wanted."""
         for key in self._existing(list(operation.payload["items"])):
             task = self.tasks[key]
-            counted = [row for row in task["annotations"] or () if not row["was_cancelled"]]
             # Count annotators with a readable answer. Each answer without a user counts, ground truth does not.
-            users = [_user(row) for row in counted if any(a.kind == "answer" for a in _answers(self.form, row))]
-            answers = len({*users} - {None}) + users.count(None)
+            users = {row.key: row.annotator for row in _answers(self.form, task) if row.kind == "answer"}
+            answers = len({*users.values()} - {None}) + [*users.values()].count(None)
             missing = max(int(operation.payload["items"][key]) - answers, 0)
-            goal = (max(len(counted) + missing, 1), not missing)
+            counted = sum(not row["was_cancelled"] for row in task["annotations"] or ())
+            goal = (max(counted + missing, 1), not missing)
             if goal != (task["overlap"], task["is_labeled"]):
                 yield f"task {key}: overlap {task['overlap']}, closed {task['is_labeled']}; expected {goal}"
 
@@ -226,19 +226,9 @@ class _Audited:
             yield f"{name} has {what}; expected {len(planned)} tasks: {', '.join(planned[:SHOWN])}, ..."
 
 
-def _answers(form: Form, annotation: Json) -> Iterator[SeenAnswer]:
-    """Yield the answer to each question; a skip if there is none, or none that can be read."""
-    try:
-        labels = {} if annotation["was_cancelled"] else form.read(annotation["result"])
-    except NotUnderstood:
-        labels = {}
-    for question in form.questions:
-        label = labels.get(question.name)
-        kind = "skip" if label is None else "gold" if annotation["ground_truth"] else "answer"
-        yield SeenAnswer(str(annotation["id"]), question.name, _user(annotation), label, kind)
-
-
-def _user(annotation: Json) -> str | None:
-    by = annotation["completed_by"]
-    by = by["id"] if isinstance(by, dict) else by
-    return None if by is None else str(by)
+def _answers(form: Form, task: Json) -> Iterator[SeenAnswer]:
+    """Yield each annotation's answer to each question; a skip if there is none, or none that can be read."""
+    for read in read_annotations(form, task):
+        for question in form.questions:
+            label, kind = read.answers.get(question.name), read.kind(question.name)
+            yield SeenAnswer(str(read.row["id"]), question.name, read.annotator, label, kind)

@@ -5,7 +5,8 @@
     Choices choice="multiple"   one yes/no question per class,        {"choices": ["A", "C"]}
                                 named "<control>=<class>"
     Rating                      one, classes "1".."n"                 {"rating": 4}
-    Taxonomy                    one, leaf paths joined by " / "       {"taxonomy": [["A", "A1"]]}
+    Taxonomy                    one, paths joined by " / "; leaves    {"taxonomy": [["A", "A1"]]}
+                                alone if leafsOnly is set
     Pairwise                    one, classes "left" and "right"       {"selected": "left"}
     Labels, ...                 one, about parts of items             see regions.py
 
@@ -20,16 +21,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 from xml.etree import ElementTree
 
 from hitl.connectors.label_studio.controls import SEPARATOR, Answers, Choices, Control, NotUnderstood
 from hitl.connectors.label_studio.regions import Boxes, Masks, Regions, TextSpans, TimeSegments, is_readable
 from hitl.errors import BadSettings, Refused
+from hitl.formatting import listed, short
 from hitl.platform import Question
 
 SUPPORTED = (
-    "Choices (single or multiple), Rating, Taxonomy (leaves) and Pairwise of whole tasks, Labels on Text or Audio, "
+    "Choices (single or multiple), Rating, Taxonomy and Pairwise of whole tasks, Labels on Text or Audio, "
     "TimeSeriesLabels on TimeSeries, TimelineLabels on Video, and BrushLabels and RectangleLabels on Image"
 )
 MOST_STARS = 1_000
@@ -42,6 +45,7 @@ REGIONS: Mapping[str, Mapping[str, type[Regions]]] = {
     "RectangleLabels": {"Image": Boxes},
 }
 """Tag of the control -> tag of the object it labels -> class that reads it."""
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 _OPEN = "open"
 """Key in the meta of our ground truth, for the list of the controls that it leaves open."""
 
@@ -55,8 +59,8 @@ def _understood() -> Iterator[None]:
     """Convert errors of reading a result to NotUnderstood, because Label Studio accepts any JSON as an annotation."""
     try:
         yield
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
-        raise NotUnderstood(f"it is no answer of these controls ({error})") from None
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        raise NotUnderstood(f"it is no answer of these controls ({str(error)[:80]})") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Form:
     """One or more controls that hitl works with, in the order of the labeling configuration.
 
     Attributes:
-        names: names of all tags of the configuration.
+        names: names of all controls of the configuration, supported or not.
         conditional: names of tags that are shown only under a condition (visibleWhen).
     """
 
@@ -88,24 +92,49 @@ class Form:
         text = repr((self.controls, sorted(self.names), sorted(self.conditional)))
         return sha256(text.encode()).hexdigest()[:16]
 
-    def read(self, result: object) -> Answers:
-        """Return the answers in an annotation's result; None if a question was left open.
+    def read(self, result: object, data: Mapping[str, Any] | None = None) -> Answers:
+        """Return the answers in an annotation's result, as `read_and_repair` does."""
+        return self.read_and_repair(result, data)[0]
+
+    def read_and_repair(self, result: object, data: Mapping[str, Any] | None = None) -> tuple[Answers, list[str]]:
+        """Return the answers in an annotation's result, and what was repaired; None if a question was left open.
 
         An empty control counts as an answer (nothing ticked or marked) if everyone sees it, and as open if it may have
-        been hidden, or if `as_truth` has left it open. Raises NotUnderstood for anything that is not a legal answer to
-        each control, and for answers to controls that are not (or no longer) in the configuration.
+        been hidden, or if `as_truth` has left it open. `data` is the task's data, if at hand, to check the answers
+        against. Raises NotUnderstood for anything that is not a legal answer to each control, and for answers to
+        controls that are not (or no longer) in the configuration.
         """
-        items = result if isinstance(result, list) else []
-        named = [str(item["from_name"]) for item in items if isinstance(item, dict) and item.get("from_name")]
-        if self.names and named and self.names.isdisjoint(named):
-            raise NotUnderstood(f"it answers {named[0]!r}, which the labeling configuration does not have")
         with _understood():
-            unseen = self.conditional | _left_open(result)
+            entries = self._entries(result)
+            named = {str(entry.get("from_name")) for entry in entries}
+            unseen = (self.conditional | _left_open(result)) - named
             answers: dict[str, str | None] = {}
+            repairs: list[str] = []
             for control in self.controls:
-                silent = control.name in unseen and control.name not in named
-                answers |= dict.fromkeys(_names_of(control)) if silent else control.read(result)
-            return answers
+                if control.name in unseen:
+                    answers |= dict.fromkeys(_names_of(control))
+                    continue
+                repaired = [control.repair(entry, data) for entry in control.own(entries)]
+                answers |= control.read([entry for entry, _ in repaired])
+                repairs += [what for _, what in repaired if what]
+            return answers, list(dict.fromkeys(repairs))
+
+    def _entries(self, result: object) -> list[Mapping[str, Any]]:
+        """Return the entries of a result. Raises NotUnderstood for one that may be an answer to one of the controls."""
+        if not isinstance(result, list):
+            raise NotUnderstood("result is not a list")
+        for entry in result:
+            if not isinstance(entry, dict) or not (entry.get("from_name") or entry.get("type") == "relation"):
+                raise NotUnderstood(f"{short(entry)} answers no control (from_name)")
+        named = [entry for entry in result if entry.get("from_name")]
+        strange = [entry for entry in named if str(entry["from_name"]) not in self.names] if self.names else []
+        types = {control.type for control in self.controls}
+        for entry in strange:
+            if len(strange) == len(named) or entry.get("type") in types:
+                raise NotUnderstood(
+                    f"it answers {short(entry['from_name'])}, which the labeling configuration does not have"
+                )
+        return result
 
     def read_prediction(self, result: object, score: object) -> dict[str, dict[str, float]]:
         """Return class probabilities of a model's prediction: question -> class -> p. Raises NotUnderstood."""
@@ -186,23 +215,28 @@ def configuration(xml: str) -> tuple[Form, dict[str, str]]:
     refused: dict[str, str] = {}
     for element in root.iter():
         attributes = _attributes(element)
-        name, target = attributes.get("name"), attributes.get("toname", "").split(",")[0].strip()
+        name, (target, *others) = attributes.get("name"), map(str.strip, attributes.get("toname", "").split(","))
         if not name or not target:
             continue
         read = _regions if element.tag in REGIONS else _choices
         control = read(element, attributes, name, target, elements)
+        if isinstance(control, Choices):  # regions of other objects would be read as parts of the first
+            control = replace(control, targets=tuple(others))
         if isinstance(control, Control):
             supported[name] = control
         else:
             refused[name] = f"<{element.tag} name={name!r}> {control}"
-    return Form(tuple(supported.values()), frozenset(elements), frozenset(map(str, hidden))), refused
+    names = frozenset((*supported, *refused))
+    return Form(tuple(supported.values()), names, frozenset(map(str, hidden))), refused
 
 
-def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> Form:
+def parse(
+    xml: str, control: str | None = None, abstain: Sequence[str] = (), rename: Mapping[str, str] = NO_NAMES
+) -> Form:
     """Return the controls to work with in a labeling configuration: all supported ones, or the named one.
 
-    `abstain` names the choices that are answers but not classes. Raises Refused if the named control, or every control,
-    is not supported, and BadSettings if a name is unknown.
+    `abstain` names the choices that are answers but not classes, `rename` maps former names of choices to current ones.
+    Raises Refused if the named control, or every control, is not supported, and BadSettings if a name is unknown.
     """
     form, refused = configuration(xml)
     controls = [each for each in form.controls if control in (None, each.name)]
@@ -216,10 +250,18 @@ def parse(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> 
         if not any(label in each.choices for each in controls):
             choices = "; ".join(f"{each.name!r}: {', '.join(each.choices)}" for each in controls)
             raise BadSettings(f"source.abstain: {label!r} is no choice; expected some of {choices}, or none")
-    return replace(form, controls=tuple(_with_abstain(each, abstain) for each in controls))
+    for old, new in rename.items():
+        if not any(new in each.choices and old not in each.choices for each in controls):
+            choices = "; ".join(f"{each.name!r}: {listed(each.choices)}" for each in controls)
+            raise BadSettings(
+                f'source.rename: "{old}" = "{new}": expected a former name, and a choice of the same control: {choices}'
+            )
+    return replace(form, controls=tuple(_with_abstain(replace(each, renamed={**rename}), abstain) for each in controls))
 
 
-def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -> tuple[Form, tuple[str, ...]]:
+def adapted(
+    xml: str, control: str | None = None, abstain: Sequence[str] = (), rename: Mapping[str, str] = NO_NAMES
+) -> tuple[Form, tuple[str, ...]]:
     """Parse a labeling configuration that may have changed. Ignore names it no longer has, and return them as problems.
 
     Raises Refused if no control is supported.
@@ -232,13 +274,20 @@ def adapted(xml: str, control: str | None = None, abstain: Sequence[str] = ()) -
             "works with until then: fix source.control"
         )
         control = None
-    choices = {choice for each in form.controls if control in (None, each.name) for choice in each.choices}
+    used = [each.choices for each in form.controls if control in (None, each.name)]
+    choices = {choice for each in used for choice in each}
+    current = {old: new for old, new in rename.items() if any(new in each and old not in each for each in used)}
+    problems += [
+        f"source.rename has {old!r} for {new!r}, which is no new name of a choice: fix source.rename"
+        for old, new in rename.items()
+        if old not in current
+    ]
     problems += [
         f"source.abstain names {label!r}, which is no choice of the labeling configuration: fix source.abstain"
         for label in abstain
         if label not in choices
     ]
-    return parse(xml, control, [label for label in abstain if label in choices]), tuple(problems)
+    return parse(xml, control, [label for label in abstain if label in choices], current), tuple(problems)
 
 
 def _with_abstain(control: Control, abstain: Sequence[str]) -> Control:
@@ -310,11 +359,12 @@ def _choices(
         return "labels regions (labeling), not whole tasks"
     if element.tag == "Choices" and element.findall("./Choice/Choice"):
         return "has nested choices; use Taxonomy instead"
-    leaves = list(_paths(element))
-    paths = {SEPARATOR.join(path): path for path in leaves}
-    if not leaves or not all(part for path in leaves for part in path):
+    leaves_only = element.tag == "Taxonomy" and attributes.get("leafsonly", "").lower() == "true"
+    found = list(_paths(element, leaves_only=leaves_only))
+    paths = {SEPARATOR.join(path): path for path in found}
+    if not found or not all(part for path in found for part in path):
         return "has no choices, or one without a value"
-    if len(paths) < len(leaves):
+    if len(paths) < len(found):
         return "has the same choice twice"
     if element.tag == "Choices" and attributes.get("choice") == "multiple":
         return Choices(name, target, tuple(paths), "multiple")
@@ -325,11 +375,15 @@ def _choices(
     return Choices(name, target, tuple(paths), "choices")
 
 
-def _paths(element: ElementTree.Element, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def _paths(
+    element: ElementTree.Element, above: tuple[str, ...] = (), *, leaves_only: bool
+) -> Iterator[tuple[str, ...]]:
     for child in element:
         if child.tag != "Choice":  # choices may be laid out inside a View; anything else is decoration
-            yield from _paths(child, above)
+            yield from _paths(child, above, leaves_only=leaves_only)
             continue
         attributes = _attributes(child)
         path = (*above, attributes.get("alias") or attributes.get("value", ""))
-        yield from (path,) if child.find("Choice") is None else _paths(child, path)
+        if not leaves_only or child.find("Choice") is None:
+            yield path
+        yield from _paths(child, path, leaves_only=leaves_only)

@@ -9,24 +9,35 @@ a score is left out.
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from hitl.errors import BadSettings
+from hitl.formatting import short
 from hitl.platform import NO, YES, Question
 
 Answers = Mapping[str, str | None]
 """Question -> label, or None if it was left open."""
 SEPARATOR = " / "
+ROUNDING = 1e-3
+"""Relative error that is allowed in probabilities."""
 SUGGESTED = "prediction"
 """Prefix of the origin of results that Label Studio's editor made from a prediction ("prediction-changed")."""
 
 
 class NotUnderstood(Exception):
-    """Raised for a result that does not fit the control; the text explains why. Never leaves the connector."""
+    """Raised for a result that does not fit the control. Never leaves the connector.
+
+    The text explains why, and `fix` says what to do, unless it is to fix or delete the annotation.
+    """
+
+    def __init__(self, why: str, fix: str = "") -> None:
+        super().__init__(why)
+        self.fix = fix
 
 
 def began_as_suggestion(result: object) -> bool | None:
@@ -46,11 +57,16 @@ class Control(ABC):
     Attributes:
         name, target: the control and the object it labels (from_name and to_name of results).
         choices: what can be chosen or marked, as written in results, in the order of the configuration.
+        targets: all objects it labels, if it labels several.
+        renamed: former name of a choice -> its name now.
     """
 
+    noun: ClassVar[str] = "choices"
     name: str
     target: str
     choices: tuple[str, ...]
+    targets: tuple[str, ...] = field(default=(), kw_only=True)
+    renamed: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
     @abstractmethod
@@ -86,7 +102,10 @@ class Control(ABC):
         return {}
 
     def own(self, result: object) -> list[Mapping[str, Any]]:
-        """Return the entries of this control in a result list. Raises NotUnderstood for entries of another type."""
+        """Return the entries of this control in a result list.
+
+        Raises NotUnderstood for entries of another type, or about another object.
+        """
         if not isinstance(result, list):
             raise NotUnderstood("result is not a list")
         own: list[Mapping[str, Any]] = []
@@ -94,10 +113,32 @@ class Control(ABC):
             if not isinstance(item, dict) or item.get("from_name") != self.name:
                 continue
             if item.get("type") != self.type or not isinstance(item.get("value"), dict):
-                wrong = item.get("type") if item.get("type") != self.type else str(item.get("value"))[:80]
-                raise NotUnderstood(f"{wrong!r} is no answer to the control {self.name!r}")
+                wrong = item.get("type") if item.get("type") != self.type else item.get("value")
+                raise NotUnderstood(f"{short(wrong)} is no answer to the control {self.name!r}")
+            labeled = item.get("to_name")
+            if labeled is not None and not {*str(labeled).split(",")} <= {self.target, *self.targets}:
+                raise NotUnderstood(f"it labels {short(labeled)}, and the control {self.name!r} labels {self.target!r}")
             own.append(item)
         return own
+
+    def repair(self, entry: Mapping[str, Any], data: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], str]:
+        """Repair an own entry of a result where its meaning is beyond doubt. Return it, and what was repaired or "".
+
+        `data`: data of the task; None if it is not at hand. Raises NotUnderstood if the entry contradicts itself.
+        """
+        return entry, ""
+
+    def choice(self, label: Any) -> str:
+        """Return the name that a choice has now. Raises NotUnderstood for an unknown choice."""
+        if label not in self.choices:
+            label = self.renamed.get(label, label)
+        if label not in self.choices:
+            raise NotUnderstood(
+                f"{short(label)} is not among the {self.noun} of {self.name!r}",
+                f'if it was renamed, add `{json.dumps(label)[:80]} = "new name"` to [source.rename] in hitl.toml; to '
+                "keep both, add it to the labeling configuration again; otherwise fix or delete it in Label Studio",
+            )
+        return str(label)
 
     def entry(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return an entry of a result list."""
@@ -144,7 +185,8 @@ class Choices(Control):
             other = next((label for label in chosen if label in self.abstain), NO)
             return {name: YES if label in chosen else other for label, name in self._by_class().items()}
         if len(chosen) > 1:
-            raise NotUnderstood(f"{len(chosen)} answers on the single-choice control {self.name!r}")
+            fix = 'set maxUsages="1" on the Taxonomy, and fix or delete them' if self.kind == "taxonomy" else ""
+            raise NotUnderstood(f"{len(chosen)} answers on the single-choice control {self.name!r}", fix)
         return {self.name: chosen[0] if chosen else None}
 
     def write(
@@ -183,6 +225,12 @@ class Choices(Control):
         answers, probabilities = self.read(result), {}
         for question in self.questions:
             if (label := answers.get(question.name)) in question.classes:
+                least = 1 / len(question.classes)
+                if score < least - ROUNDING:  # another class would be more likely
+                    raise NotUnderstood(
+                        f"score {score!r} cannot be the probability of the predicted class, {label!r} of "
+                        f"{question.name!r}; expected at least {least:.3g}"
+                    )
                 rest = (1 - score) / (len(question.classes) - 1)
                 probabilities[question.name] = {str(c): score if c == label else rest for c in question.classes}
         return probabilities
@@ -203,13 +251,10 @@ class Choices(Control):
     def _chosen(self, value: Mapping[str, Any]) -> list[str]:
         chosen = self._as_labels(value.get(self._key))
         if chosen is None:
-            raise NotUnderstood(f"value {str(value)[:80]!r} is no answer to the control {self.name!r}")
-        for label in chosen:
-            if label not in self.choices:
-                raise NotUnderstood(f"{label!r} is not among the choices of {self.name!r}")
+            raise NotUnderstood(f"value {short(value)} is no answer to the control {self.name!r}")
         if len(set(chosen)) < len(chosen):
             raise NotUnderstood(f"the same choice twice on {self.name!r}")
-        return chosen
+        return list(dict.fromkeys(map(self.choice, chosen)))
 
     def _as_labels(self, raw: Any) -> list[str] | None:
         """Return the choices in this value as our labels, or None if it has another form."""
@@ -223,13 +268,18 @@ class Choices(Control):
         return list(raw) if isinstance(raw, list) and all(isinstance(label, str) for label in raw) else None
 
     def _checked(self, distribution: Mapping[str, float]) -> dict[str, dict[str, float]]:
+        current: dict[str, float] = {}
+        for name, p in distribution.items():
+            now = name if name in self.choices else self.renamed.get(name, name)
+            current[now] = current.get(now, 0.0) + p
+        distribution = current
         if unknown := [name for name in distribution if name not in self.classes]:
             raise NotUnderstood(f"distribution names {unknown[0]!r}, which is no class of {self.name!r}")
         if self.kind == "multiple":
             names = self._by_class()
             return {names[label]: {NO: 1 - p, YES: p} for label, p in distribution.items()}
         total = sum(distribution.values())
-        if not math.isclose(total, 1, abs_tol=1e-3):
+        if not math.isclose(total, 1, abs_tol=ROUNDING):
             raise NotUnderstood(f"distribution sums to {total:.4g}, not to 1")
         return {self.name: {label: distribution.get(label, 0.0) / total for label in self.classes}}
 

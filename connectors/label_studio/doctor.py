@@ -24,7 +24,12 @@ NAMED = 5
 
 
 def check(
-    client: Client, project: int, control: str | None, abstain: Sequence[str], field: str | None = None
+    client: Client,
+    project: int,
+    control: str | None,
+    abstain: Sequence[str],
+    rename: Mapping[str, str],
+    field: str | None = None,
 ) -> list[Check]:
     """Check in order, and stop at a failure that makes the remaining checks pointless.
 
@@ -45,7 +50,7 @@ def check(
         detail, _, fix = str(error).partition(". ")
         return [*checks, Check(name, False, detail, fix)]
     versions = Versions(client, project)
-    checks += [_labeling(settings["label_config"], control, abstain), _serving(settings)]
+    checks += [_labeling(settings["label_config"], control, abstain, rename), _serving(settings)]
     checks += [_order(versions, settings), _suggestions(versions, settings)]
     if edition.lower() == "community":
         # Community has no setting that hides the answers of others.
@@ -85,10 +90,10 @@ def describe(client: Client, project: int, control: str | None) -> tuple[str, li
     return str(settings.get("title") or ""), lines + [f"not read: {why}" for why in [*left, *refused.values()]]
 
 
-def _labeling(xml: str, control: str | None, abstain: Sequence[str]) -> Check:
+def _labeling(xml: str, control: str | None, abstain: Sequence[str], rename: Mapping[str, str]) -> Check:
     name = "labeling configuration"
     try:
-        form, (whole, refused) = parse(xml, control, abstain), configuration(xml)
+        form, (whole, refused) = parse(xml, control, abstain, rename), configuration(xml)
     except HitlError as error:
         detail, _, fix = str(error).partition(". ")
         return Check(name, False, detail, fix or "Set control in hitl.toml, or change the labeling configuration")

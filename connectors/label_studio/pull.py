@@ -26,11 +26,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hitl.connectors.label_studio import replies
+from hitl.connectors.label_studio.annotations import Reading, count_answers, read_annotations, submitted
 from hitl.connectors.label_studio.client import Client, NoAnswer, TaskPage, where
 from hitl.connectors.label_studio.config import Form
-from hitl.connectors.label_studio.controls import Answers, NotUnderstood, began_as_suggestion
+from hitl.connectors.label_studio.controls import NotUnderstood, began_as_suggestion
 from hitl.errors import BadSettings, Refused
-from hitl.kinds.kind import kind_of
 from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow
 
 NEVER = "1970-01-01T00:00:00.000000Z"
@@ -204,47 +204,43 @@ class Reader:
                 yield read
 
     def _page(self, state: State, tasks: Collection[Json]) -> Page:
+        items: list[ItemRow] = []
         left: list[AnnotatorRow] = []
         problems: list[str] = []
         annotations: list[AnnotationRow] = []
         predictions: list[PredictionRow] = []
         for task in tasks:
-            for annotation in task.get("annotations") or ():
-                user = user_of(annotation)
+            readings = read_annotations(self.form, task)
+            items.append(_item(task, count_answers(readings)))
+            for reading in readings:
+                user = reading.annotator
                 if user is not None and self.users is not None and user not in self.users:  # the annotator has left
                     self.users.add(user)
                     left.append(AnnotatorRow(user, f"user {user}"))
-                annotations += self._annotation(task, annotation, problems)
+                annotations += self._annotation(task, reading)
             for prediction in task.get("predictions") or ():
                 predictions += self._prediction(task, prediction, problems)
-        items = tuple(_item(self.form, task) for task in tasks)
-        rows = (items, tuple(annotations), tuple(predictions), tuple(left))
+        rows = (tuple(items), tuple(annotations), tuple(predictions), tuple(left))
         return Page(state.save(), *rows, problems=tuple(problems), latest=True)
 
-    def _annotation(self, task: Json, annotation: Json, problems: list[str]) -> Iterator[AnnotationRow]:
-        answers, error = read_answers(self.form, annotation)
-        place = f"task {task['id']}, annotation {annotation['id']}"
-        if error is not None:
-            problems.append(
-                f"{place}: {error}; it counts as a skip, and its annotator is not asked again: fix or delete it in "
-                "Label Studio"
-            )
+    def _annotation(self, task: Json, reading: Reading) -> Iterator[AnnotationRow]:
+        row, suggested = reading.row, began_as_suggestion(reading.row["result"])
         for question in self.form.questions:
-            label = answers.get(question.name)
-            if label is not None:  # such as a span that exceeds the text of its task
-                outside = kind_of(question).left_out(label, task["data"].get(question.field))
-                problems += [f"{place}: {line}" for line in outside]
+            label = reading.answers.get(question.name)
             yield AnnotationRow(
-                key=str(annotation["id"]),
+                key=str(row["id"]),
                 item=str(task["id"]),
                 question=question.name,
-                annotator=user_of(annotation),
+                annotator=reading.annotator,
                 label=label,
-                kind="skip" if label is None else "gold" if annotation.get("ground_truth") else "answer",
-                version=annotation["updated_at"],
-                created=annotation["created_at"],
-                duration=annotation.get("lead_time"),
-                suggested=began_as_suggestion(annotation["result"]),
+                kind=reading.kind(question.name),
+                version=row["updated_at"],
+                created=row["created_at"],
+                duration=reading.seconds,
+                suggested=suggested,
+                note=None
+                if label is None and reading.answers
+                else reading.note,  # a repair says nothing of open questions
             )
 
     def _prediction(self, task: Json, prediction: Json, problems: list[str]) -> Iterator[PredictionRow]:
@@ -300,12 +296,12 @@ def up_to(until: str) -> dict[str, object]:
     return where("updated_at", "less_or_equal", "Datetime", stamp(datetime.fromisoformat(until)))
 
 
-def _item(form: Form, task: Json) -> ItemRow:
+def _item(task: Json, answers: int) -> ItemRow:
     return ItemRow(
         key=str(task["id"]),
         data=task["data"],
         version=task["updated_at"],
-        labels_wanted=max(count_answers(form, task) + int(task["overlap"]) - submitted(task), 1),
+        labels_wanted=max(answers + int(task["overlap"]) - submitted(task), 1),
         closed=bool(task["is_labeled"]),
         ref=added_as(task),
     )
@@ -331,35 +327,3 @@ def added_as(task: Json) -> str | None:
     meta = task.get("meta")
     key = meta.get(META) if isinstance(meta, dict) else None
     return None if key is None else str(key)
-
-
-def read_answers(form: Form, annotation: Json) -> tuple[Answers, NotUnderstood | None]:
-    """Return question -> label of an annotation, and the error if it cannot be read. Empty for a skip."""
-    if annotation.get("was_cancelled"):
-        return {}, None
-    try:
-        return form.read(annotation["result"]), None
-    except NotUnderstood as error:
-        return {}, error
-
-
-def submitted(task: Json) -> int:
-    """Count the annotations that Label Studio compares with the overlap: all but skips, repeats included."""
-    return sum(not annotation.get("was_cancelled") for annotation in task.get("annotations") or ())
-
-
-def count_answers(form: Form, task: Json) -> int:
-    """Count the annotators with a readable answer, without ground truth.
-
-    Annotations without a user, for instance of a deleted user, count individually, as in the evidence.
-    """
-    answers = [a for a in task.get("annotations") or () if not a.get("ground_truth")]
-    users = [user_of(a) for a in answers if any(label is not None for label in read_answers(form, a)[0].values())]
-    return len({*users} - {None}) + users.count(None)
-
-
-def user_of(annotation: Json) -> str | None:
-    """Return the key of the annotator, or None if the annotation has none."""
-    by = annotation.get("completed_by")
-    by = by.get("id") if isinstance(by, dict) else by
-    return None if by is None else str(by)

@@ -17,19 +17,19 @@ from functools import partial
 from typing import Any
 
 from hitl.connectors.label_studio import replies
+from hitl.connectors.label_studio.annotations import FIELDS, count_answers, read_annotations, submitted
 from hitl.connectors.label_studio.assign import assign, import_together
 from hitl.connectors.label_studio.client import Client, NoAnswer
 from hitl.connectors.label_studio.config import Form
 from hitl.connectors.label_studio.controls import NotUnderstood
 from hitl.connectors.label_studio.predictions import Versions, consensus, detail_of, follow_order, order, task_ids
-from hitl.connectors.label_studio.pull import ID_PAGE, META, added_as, count_answers, submitted
+from hitl.connectors.label_studio.pull import ID_PAGE, META, added_as
 from hitl.errors import Refused, Unreachable
 from hitl.platform import Operation, Receipt, id_in
 
 IMPORT_BATCH = 500
 RAISED = "hitl_gold"
 """Key in the meta of a task whose ground truth `hitl gold` has written."""
-_ANNOTATIONS = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth")
 
 Task = Mapping[str, Any]
 
@@ -70,10 +70,10 @@ def receipts(
 def _labels_wanted(client: Client, project: int, form: Form, operation: Operation) -> Receipt:
     """Request the wanted number of labels for each task. Close tasks that have enough, and open the others."""
     wanted = {task_ids([item])[0]: int(n) for item, n in operation.payload["items"].items()}
-    tasks = client.tasks_by_id(project, wanted, ("id", "overlap", "is_labeled", *_ANNOTATIONS))
+    tasks = client.tasks_by_id(project, wanted, ("id", "data", "overlap", "is_labeled", *FIELDS))
     patches = []
     for number, task in tasks.items():
-        missing = max(wanted[number] - count_answers(form, task), 0)
+        missing = max(wanted[number] - count_answers(read_annotations(form, task)), 0)
         goal = {"overlap": max(submitted(task) + missing, 1), "is_labeled": not missing}
         if goal != {name: task[name] for name in goal}:
             patches.append((number, goal))
@@ -152,7 +152,7 @@ def _gold(client: Client, project: int, form: Form, operation: Operation) -> Rec
     for question, labels in operation.payload["questions"].items():
         for item, label in labels.items():
             wanted.setdefault(task_ids([item])[0], {})[question] = str(label)
-    tasks = client.tasks_by_id(project, wanted, ("id", "meta", "overlap", *_ANNOTATIONS))
+    tasks = client.tasks_by_id(project, wanted, ("id", "meta", "overlap", *FIELDS))
     me = client.get("/api/current-user/whoami", replies.WITH_ID)["id"]
     truths: dict[int, tuple[Mapping[str, str], list[dict[str, Any]]]] = {}
     left_out = []
@@ -164,7 +164,7 @@ def _gold(client: Client, project: int, form: Form, operation: Operation) -> Rec
     wrong = {number: truth for number, truth in truths.items() if not _says(form, _gold_of(tasks[number]), truth[0])}
     if wrong:
         client.map(lambda number: _write_gold(client, tasks[number], wrong[number][1], me), list(wrong))
-        made = client.tasks_by_id(project, wrong, ("id", *_ANNOTATIONS))
+        made = client.tasks_by_id(project, wrong, ("id", *FIELDS))
         if lacking := sum(not _says(form, _gold_of(task), wrong[number][0]) for number, task in made.items()):
             raise NoAnswer(f"{client.url} took the ground truth of {lacking} tasks, and does not have it")
         for number, task in made.items():

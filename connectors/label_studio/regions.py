@@ -24,6 +24,8 @@ from typing import Any, ClassVar
 
 from hitl.connectors.label_studio.controls import Answers, Control, NotUnderstood
 from hitl.errors import BadSettings
+from hitl.formatting import short
+from hitl.kinds.span_offsets import place_quoted
 from hitl.parts import (
     BOX_DIGITS,
     LARGEST,
@@ -38,7 +40,14 @@ from hitl.parts import (
 from hitl.platform import Question
 
 BEYOND = 1.0
-"""Percent of the image by which a box may extend beyond it, as happens if it is drawn to the edge."""
+"""Percent by which a box may extend beyond its image, or a stretch beyond its recording, and is cut at the edge."""
+SLACK = 0.01
+"""Seconds by which a stretch may begin before a recording of unknown length."""
+LEVEL = 0.01
+"""Degrees that count as no turn."""
+CUT, TURNED = "cut at the edge", "turned by 360 degrees, which is no turn"
+"""What was repaired."""
+SIDES = ("x", "y", "width", "height")
 MILLISECONDS, OFFSET = "%L", "%Z"
 """Codes of milliseconds and UTC offset in a timeFormat. Python lacks the first, and has %z for the second."""
 
@@ -55,6 +64,7 @@ class Regions(Control):
         field: the field of a task's data that holds the text, or the address of the image or recording.
     """
 
+    noun: ClassVar[str] = "labels"
     field: str
     kind: ClassVar[str]
 
@@ -88,11 +98,12 @@ class Regions(Control):
     def _regions(self, label: str) -> Iterator[Region]: ...
 
     def _marked(self, item: Mapping[str, Any]) -> list[str]:
-        labels = item["value"].get(self.type) or []
-        for label in labels:
-            if label not in self.choices:
-                raise NotUnderstood(f"{label!r} is not among the labels of {self.name!r}")
-        return list(labels)
+        labels = item["value"].get(self.type)
+        if not isinstance(labels, list) or not labels:
+            raise NotUnderstood(
+                f"a part marked with {self.name!r} has the labels {short(labels)}; expected one or more"
+            )
+        return list(map(self.choice, labels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +117,28 @@ class TextSpans(Regions):
         """Type of its results."""
         return "labels"
 
+    def repair(self, entry: Mapping[str, Any], data: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], str]:
+        """Place a span where the text says what the region quotes, if its offsets were counted in another way."""
+        value = entry["value"]
+        start, end, quoted = _whole(value.get("start")), _whole(value.get("end")), value.get("text")
+        text = None if data is None else data.get(self.field)
+        if start is None or end is None or not 0 <= start < end:
+            raise NotUnderstood(f"{short(value.get('start'))} to {short(value.get('end'))} is no part of a text")
+        place, repaired = (start, end), ""
+        if isinstance(text, str) and isinstance(quoted, str):
+            placed = place_quoted(text, start, end, quoted)
+            if placed is None:
+                raise NotUnderstood(
+                    f"it marks {short(quoted)} from {start} to {end}, where the text has {short(text[start:end])}; "
+                    "expected the same, or a text that has it exactly once"
+                )
+            place, repaired = placed
+        return {**entry, "value": {**value, **dict(zip(("start", "end"), place, strict=True))}}, repaired
+
     def _label(self, own: Entries) -> str:
-        spans = []
-        for item in own:
-            start, end = item["value"].get("start"), item["value"].get("end")
-            if not (type(start) is type(end) is int and 0 <= start < end):
-                raise NotUnderstood(f"{start!r} to {end!r} is no part of a text")
-            spans += [(start, end, label) for label in self._marked(item)]
-        return spans_as_label(spans)
+        return spans_as_label(
+            [(item["value"]["start"], item["value"]["end"], label) for item in own for label in self._marked(item)]
+        )
 
     def _regions(self, label: str) -> Iterator[Region]:
         for start, end, kind in spans_in(label):
@@ -143,16 +168,33 @@ class TimeSegments(Regions):
         """Type of its results."""
         return {"TimeSeries": "timeserieslabels", "Audio": "labels", "Video": "timelinelabels"}[self.of]
 
+    def repair(self, entry: Mapping[str, Any], data: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], str]:
+        """Cut a stretch of sound at the ends of the recording, if it extends a little beyond them."""
+        value, length = entry["value"], entry.get("original_length")
+        sides = [value.get("start"), value.get("end")]
+        if self.of != "Audio" or not all(isinstance(side, int | float) for side in sides):
+            return entry, ""
+        length = length if isinstance(length, int | float) and length > 0 else math.inf
+        slack = BEYOND / 100 * length if length < math.inf else SLACK
+        if sides[0] < -slack or sides[1] > length + slack:
+            raise NotUnderstood(
+                f"{sides[0]:g} s to {sides[1]:g} s reaches beyond the recording, which has {length:g} s"
+            )
+        cut = [max(sides[0], 0), min(sides[1], length)]
+        return {**entry, "value": {**value, "start": cut[0], "end": cut[1]}}, "" if cut == sides else CUT
+
     def _label(self, own: Entries) -> str:
         segments = []
         for item in own:
             labels = self._marked(item)
             ranges = item["value"].get("ranges") if self.of == "Video" else [item["value"]]
-            if not isinstance(ranges, list) or not all(isinstance(part, dict) for part in ranges):
-                raise NotUnderstood(f"{ranges!r} are no ranges of frames")
+            if not isinstance(ranges, list) or not ranges or not all(isinstance(part, dict) for part in ranges):
+                raise NotUnderstood(f"{short(ranges)} are no ranges of frames")
             for part in ranges:
                 start, end = self._time(part.get("start")), self._time(part.get("end"))
                 if self.of == "Video" and not isinstance(start, str):
+                    if start < 1:
+                        raise NotUnderstood(f"{start!r} is no frame; expected frames counted from 1")
                     start -= 1
                 segments += [(start, end, label) for label in labels]
         return spans_as_label(segments)
@@ -198,24 +240,34 @@ class Boxes(Regions):
         """Type of its results."""
         return "rectanglelabels"
 
+    def repair(self, entry: Mapping[str, Any], data: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], str]:
+        """Cut a box at the edge of the image, and take whole turns for none."""
+        value, labels = entry["value"], self._marked(entry)
+        if len(labels) != 1:
+            raise NotUnderstood(
+                f"a box of the control {self.name!r} has the labels {short(labels)}; expected one label"
+            )
+        place: list[Any] = [value.get(side) for side in SIDES]
+        if not all(isinstance(side, int | float) and math.isfinite(side) for side in place):
+            raise NotUnderstood(f"a box of {labels[0]!r} has no place: x, y, width, height are {short(place)}")
+        turns = [value.get("rotation"), entry.get("image_rotation")]
+        for name, turn in zip(("a box", "the image below a box"), turns, strict=True):
+            if turn and not (isinstance(turn, int | float) and abs(math.remainder(turn, 360)) <= LEVEL):
+                raise NotUnderstood(
+                    f"{name} of {labels[0]!r} is turned by {short(turn)} degrees; expected an upright one"
+                )
+        cut = _within_image(labels[0], *place)
+        repairs = [TURNED] if any(turn and abs(turn) > LEVEL for turn in turns) else []
+        repairs += [CUT] if any(round(abs(a - b), BOX_DIGITS) for a, b in zip(cut, place, strict=True)) else []
+        return {**entry, "value": {**value, **dict(zip(SIDES, cut, strict=True))}}, " and ".join(repairs)
+
     def _label(self, own: Entries) -> str:
         sides = {tuple(_pixels(item.get(f"original_{side}")) for side in ("height", "width")) for item in own}
         sizes = [size for size in sorted(sides) if min(size) > 0]
         if len(sizes) > 1:
             raise NotUnderstood(f"its boxes are on images of different sizes (height, width): {sizes}")
         height, width = sizes[0] if sizes else (0, 0)
-        boxes = []
-        for item in own:
-            value, labels = item["value"], self._marked(item)
-            if len(labels) != 1 or not isinstance(value[self.type], list):
-                raise NotUnderstood(f"a box of the control {self.name!r} has the labels {labels!r}; expected one label")
-            place: list[Any] = [value.get(side) for side in ("x", "y", "width", "height")]
-            if not all(isinstance(side, int | float) and math.isfinite(side) for side in place):
-                raise NotUnderstood(f"a box of {labels[0]!r} has no place: x, y, width, height are {place}")
-            for name, turn in (("a box", value.get("rotation")), ("the image below a box", item.get("image_rotation"))):
-                if turn:
-                    raise NotUnderstood(f"{name} of {labels[0]!r} is turned by {turn} degrees; expected an upright one")
-            boxes.append((*_within_image(labels[0], *place), labels[0]))
+        boxes = [(*(item["value"][side] for side in SIDES), *self._marked(item)) for item in own]
         return boxes_as_label(height, width, boxes)
 
     def _regions(self, label: str) -> Iterator[Region]:
@@ -224,7 +276,7 @@ class Boxes(Regions):
         for number, box in enumerate(boxes):
             *place, kind = box
             self.choices.index(kind)
-            value = dict(zip(("x", "y", "width", "height"), place, strict=True)) | {"rotation": 0, self.type: [kind]}
+            value = dict(zip(SIDES, place, strict=True)) | {"rotation": 0, self.type: [kind]}
             fields = {**size, "image_rotation": 0, "value": value}
             yield f"box-{number}", boxes_as_label(height, width, [box]), fields
 
@@ -241,18 +293,20 @@ class Masks(Regions):
         return "brushlabels"
 
     def _label(self, own: Entries) -> str:
-        sizes = {(item.get("original_height"), item.get("original_width")) for item in own}
+        sizes = {tuple(_pixels(item.get(f"original_{side}")) for side in ("height", "width")) for item in own}
         if len(sizes) > 1:
-            raise NotUnderstood(f"its regions are of images of different sizes: {sorted(map(str, sizes))}")
+            raise NotUnderstood(f"its regions are of images of different sizes (height, width): {sorted(sizes)}")
         height, width = next(iter(sizes), (0, 0))
-        if not (isinstance(height, int) and isinstance(width, int)) or (own and not (height > 0 and width > 0)):
-            raise NotUnderstood(f"its regions are of an image of {width!r} x {height!r} pixels")
+        if own and not (height > 0 and width > 0):
+            raise NotUnderstood(f"its regions are of an image of {width} x {height} pixels")
         masks = []
         for item in own:
             rle = item["value"].get("rle")
             if item["value"].get("format") != "rle":
-                raise NotUnderstood(f"{item['value'].get('format')!r} is no brush mask of the control {self.name!r}")
-            if not isinstance(rle, list) or not all(isinstance(byte, int) and 0 <= byte < 256 for byte in rle):
+                raise NotUnderstood(
+                    f"{short(item['value'].get('format'))} is no brush mask of the control {self.name!r}"
+                )
+            if not isinstance(rle, list) or not all(type(byte) is int and 0 <= byte < 256 for byte in rle):
                 raise NotUnderstood(f"a mask of the control {self.name!r} is no list of bytes")
             masks += [(label, rle) for label in self._marked(item)]
         return drawn_as_label(height, width, masks)
@@ -265,13 +319,19 @@ class Masks(Regions):
             yield f"mask-{self.choices.index(kind)}", drawn_as_label(height, width, [(kind, rle)]), fields
 
 
+def _whole(value: object) -> int | None:
+    """Return a number as an integer; None unless it is whole."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < LARGEST:
+        return None
+    return int(value) if value == int(value) else None
+
+
 def _pixels(side: object) -> int:
     """Return the length of an image's side; 0 if the region does not have it. Raises NotUnderstood if it is invalid."""
-    if side is None:
-        return 0
-    if not isinstance(side, int | float) or not math.isfinite(side) or side != int(side) or side < 0:
-        raise NotUnderstood(f"its boxes are on an image with a side of {side!r} pixels")
-    return int(side)
+    length = 0 if side is None else _whole(side)
+    if length is None or length < 0:
+        raise NotUnderstood(f"it is on an image with a side of {short(side)} pixels")
+    return length
 
 
 def _within_image(kind: str, x: float, y: float, width: float, height: float) -> tuple[float, float, float, float]:

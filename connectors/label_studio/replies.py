@@ -65,6 +65,10 @@ def _versioned(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def _object(value: object) -> object:
+    return value if isinstance(value, dict) else None
+
+
 def _unpaged(answer: object) -> object:
     return answer.get("results") if isinstance(answer, dict) else answer
 
@@ -75,14 +79,13 @@ def _rows(**fields: Any) -> Any:
 
 
 Whole: Any = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
-Number: Any = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Time: Any = Annotated[str, AfterValidator(_time)]
 Object = dict[str, Any]
 
 _FIELDS: Mapping[str, Any] = {
     "id": Whole,
     "data": Object,
-    "meta": Object | None,
+    "meta": Annotated[Object | None, BeforeValidator(_object)],
     "is_labeled": bool,
     "overlap": Whole,
     "created_at": str,
@@ -91,18 +94,19 @@ _FIELDS: Mapping[str, Any] = {
     "total_annotations": Whole,
     "cancelled_annotations": Whole,
 }
+# One odd value must not stop the others, so whatever anybody can write is checked where it is read.
 _ANNOTATION: Mapping[str, Any] = {
     "id": Whole,
     "completed_by": int | Object | None,
     "was_cancelled": bool | None,
     "ground_truth": bool | None,
-    "lead_time": Number | None,
+    "lead_time": Any,
     "created_at": str,
     "updated_at": str,
     "updated_by": Any,
     "result": Any,
 }
-_PREDICTION: Mapping[str, Any] = {"model_version": str | None, "score": Number | None, "result": Any}
+_PREDICTION: Mapping[str, Any] = {"model_version": str | None, "score": Any, "result": Any}
 
 
 def tasks(include: Collection[str]) -> Shape:

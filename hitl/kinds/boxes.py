@@ -27,7 +27,19 @@ from hitl.errors import BadAnnotations, BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import listed
 from hitl.kinds.kind import Marked, PartsKind, Place, StoredAnswers
-from hitl.kinds.matching import Answers, Indices, Marks, Matched, judge_images, link, match, read_images, within_groups
+from hitl.kinds.matching import (
+    Answers,
+    Indices,
+    Marks,
+    Matched,
+    Size,
+    judge_images,
+    link,
+    match,
+    of_other_images,
+    read_images,
+    within_groups,
+)
 from hitl.models.combiner import Combiner
 from hitl.models.registry import combiner
 from hitl.parts import BOX_DIGITS, BoxTuple, Part, boxes_as_label, boxes_in
@@ -40,8 +52,8 @@ SIDES = ("x", "y", "width", "height")
 OVERLAP = 0.5
 """Intersection over union, in [0, 1], above which boxes are of one object; for clusters, its mean over pairs."""
 
-Size = tuple[int, int]
-"""Height and width of an image in pixels; 0 if unknown."""
+SHAPE = 0.02
+"""Relative difference of the proportions of images up to which they count as one image in several sizes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +97,14 @@ class Boxes(PartsKind):
         height, width = (parts[0]["image_height"], parts[0]["image_width"]) if parts else (0, 0)
         boxes = [(part["x"], part["y"], part["width"], part["height"], str(part["label"])) for part in parts]
         return boxes_as_label(height, width, boxes)
+
+    def unusable(self, answers: Sequence[str | None], data: object) -> list[str | None]:
+        """Boxes are percent of the image, so they fit an image of another size, but not one of another shape."""
+        sizes = [None if answer is None else boxes_in(answer)[:2] for answer in answers]
+        return of_other_images(
+            [size if size and min(size) > 0 else None for size in sizes],
+            lambda one, other: abs(one[0] * other[1] - one[1] * other[0]) <= SHAPE * one[0] * other[1],
+        )
 
     def shown(self, part: Part) -> dict[str, Any]:
         return super().shown(part) | {side: round(part.place[side], BOX_DIGITS) for side in SIDES}

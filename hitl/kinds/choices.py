@@ -34,8 +34,8 @@ class Choices:
         (part,) = parts
         return str(part["label"])
 
-    def left_out(self, answer: str, data: object) -> list[str]:
-        return []
+    def unusable(self, answers: Sequence[str | None], data: object) -> list[str | None]:
+        return [None] * len(answers)
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
         """Build evidence from answers, predictions by models, and ground truth that is one of the classes."""

@@ -115,8 +115,11 @@ class Kind(Protocol):
         """Write the label that encodes these parts."""
         ...
 
-    def left_out(self, answer: str, data: object) -> list[str]:
-        """Return a message for each part of an answer that is not used. `data`: the field whose parts are marked."""
+    def unusable(self, answers: Sequence[str | None], data: object) -> list[str | None]:
+        """Return for each answer to one item why it cannot be used, or None.
+
+        `answers`: all answers and ground truth of the item, None for a skip. `data`: the field whose parts are marked.
+        """
         ...
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
@@ -245,8 +248,12 @@ class PartsKind(ABC):
                 "`hitl pull --full` reads all answers again"
             ) from None
 
-    def left_out(self, answer: str, data: object) -> list[str]:
-        return []
+    def unusable(self, answers: Sequence[str | None], data: object) -> list[str | None]:
+        return [None if answer is None else self.why_unusable(answer, data) for answer in answers]
+
+    def why_unusable(self, answer: str, data: object) -> str | None:
+        """Return why this answer cannot be used, whatever the others are, or None."""
+        return None
 
     def shown(self, part: Part) -> dict[str, Any]:
         """Return a part as it is sent to the platform."""

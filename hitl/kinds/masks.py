@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import eq
 from typing import ClassVar
 
 import numpy as np
@@ -35,8 +36,8 @@ from hitl.evidence import Evidence
 from hitl.kinds.kind import Marked, PartsKind, StoredAnswers
 from hitl.kinds.label_patterns import DrawnMasks
 from hitl.kinds.mask_consensus import ImageMasks, MaskConsensus
-from hitl.kinds.matching import Indices, Marks, Matched, judge_images, link, match, read_images
-from hitl.kinds.run_length import decode, encode
+from hitl.kinds.matching import Indices, Marks, Matched, judge_images, link, match, of_other_images, read_images
+from hitl.kinds.run_length import decode, encode, require_mask
 from hitl.models.combiner import Combiner
 from hitl.parts import Part, drawn_as_label, drawn_in
 from hitl.platform import Question
@@ -51,6 +52,9 @@ EMPTY = (64, 64)
 
 The image is large enough for its pixels to be broad.
 """
+
+LARGEST = 100_000_000
+"""Maximum number of pixels of an image. Each annotator's answer takes two bytes per pixel in memory."""
 
 SHADES = 16
 """Number of opacities of a mask: enough to show differences in probability, few enough for short run lengths."""
@@ -106,6 +110,24 @@ class Masks(PartsKind):
         parts = list(parts)
         height, width = (parts[0]["height"], parts[0]["width"]) if parts else (0, 0)
         return drawn_as_label(height, width, [(str(part["label"]), part["rle"]) for part in parts])
+
+    def unusable(self, answers: Sequence[str | None], data: object) -> list[str | None]:
+        alone = super().unusable(answers, data)
+        read = [None if answer is None or why else drawn_in(answer) for answer, why in zip(answers, alone, strict=True)]
+        sizes = [None if drawn is None or not drawn[2] else (drawn[0], drawn[1]) for drawn in read]
+        others = of_other_images(sizes, eq)
+        return [why or other for why, other in zip(alone, others, strict=True)]
+
+    def why_unusable(self, answer: str, data: object) -> str | None:
+        height, width, masks = drawn_in(answer)
+        if height * width > LARGEST:
+            return f"a mask of {width:,} x {height:,} pixels is too large; expected at most {LARGEST:,} pixels"
+        try:
+            for _, rle in masks:
+                require_mask(rle, height, width)
+        except BadInput as error:
+            return str(error)
+        return None
 
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
         question, images = stored.question, read_images(self, stored)

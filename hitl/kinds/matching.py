@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -37,6 +37,9 @@ from hitl.tables.encode import natural_order
 
 Indices = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+Size = tuple[int, int]
+"""Height and width of an image in pixels."""
 
 EQUAL_DIGITS = 9
 """Decimals to which overlaps and agreements are rounded before comparison, so that rounding errors break no ties."""
@@ -282,6 +285,23 @@ def read_images(kind: PartsKind, stored: StoredAnswers) -> StoredImages:
     pair_a2 = column_4[:2].T.astype(np.int64)
     known_n = np.isin(np.arange(len(items)), [*known])
     return StoredImages(Answers(items, annotators, pair_a2, known_n, *column_4[2:]), drawn, known)
+
+
+def of_other_images(sizes: Sequence[Size | None], is_same: Callable[[Size, Size], bool]) -> list[str | None]:
+    """Return for each size (height, width) of an answer's image why it is another image's, or None.
+
+    The size of more than half of the answers that have one is the image's. Without such a size, none is known to be.
+    """
+    known = [size for size in sizes if size is not None]
+    most = max(known, key=lambda size: sum(is_same(size, other) for other in known), default=None)
+    if most is None or all(is_same(most, size) for size in known):
+        return [None] * len(sizes)
+    decided = 2 * sum(is_same(most, size) for size in known) > len(known)
+    others = listed(list(dict.fromkeys(f"{width} x {height}" for height, width in known)))
+    why = f"it is drawn on an image of {{}} x {{}} pixels, and the answers to this task are on images of {others}"
+    return [
+        None if size is None or (decided and is_same(size, most)) else why.format(*reversed(size)) for size in sizes
+    ]
 
 
 def judge_images(evidence: Evidence, matched: Matched, method: Combiner) -> tuple[Consensus, Floats]:

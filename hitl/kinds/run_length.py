@@ -59,16 +59,30 @@ def encode(mask: npt.ArrayLike, opacity: npt.ArrayLike = 255) -> list[int]:
 
 def opacity(rle: Sequence[int], height: int, width: int) -> Bytes:
     """Return (H, W) opacity of each pixel, 0 to 255. Raise BadInput if `rle` is no mask of this size."""
-    values = decode_values(rle)
-    if len(values) != height * width * CHANNELS:
+    require_mask(rle, height, width)
+    return decode_values(rle).reshape(height, width, CHANNELS)[:, :, 3]
+
+
+def require_mask(rle: Sequence[int], height: int, width: int) -> None:
+    """Raise BadInput if `rle` is no mask of this size, without allocating the mask."""
+    packed, word, sizes, number = _header(rle)
+    if number != height * width * CHANNELS:
         raise BadInput(
-            f"brush mask: {len(values)} values; expected {height} x {width} x {CHANNELS} = {height * width * CHANNELS}"
+            f"brush mask: {number} values; expected {height} x {width} x {CHANNELS} = {height * width * CHANNELS}"
         )
-    return values.reshape(height, width, CHANNELS)[:, :, 3]
+    _require_complete(_unpack(packed, word, sizes, number, np.empty(0, np.uint8)), number)
 
 
 def decode_values(rle: Sequence[int]) -> Bytes:
     """Decode a list of bytes to (N,) values. Raise BadInput if it ends too early or contains anything but bytes."""
+    packed, word, sizes, number = _header(rle)
+    values = np.empty(number, dtype=np.uint8)
+    _require_complete(_unpack(packed, word, sizes, number, values), number)
+    return values
+
+
+def _header(rle: Sequence[int]) -> tuple[Bytes, int, npt.NDArray[np.int64], int]:
+    """Return the bytes, the bits of a value, the sizes of lengths in bits, and the number of values."""
     packed = _bytes(rle)
     if len(packed) * 8 < HEADER:
         raise BadInput(f"brush mask: {len(packed)} bytes; expected at least {-(-HEADER // 8)}")
@@ -77,11 +91,12 @@ def decode_values(rle: Sequence[int]) -> Bytes:
     if word > WORD:
         raise BadInput(f"brush mask: values of {word} bits; expected at most {WORD}")
     _require_bits(packed, number, sizes)
-    values = np.empty(number, dtype=np.uint8)
-    done = _unpack(packed, word, sizes, values)
+    return packed, word, sizes, number
+
+
+def _require_complete(done: int, number: int) -> None:
     if done < number:
         raise BadInput(f"brush mask: the bytes end after {done} of {number} values")
-    return values
 
 
 def encode_values(values: npt.ArrayLike) -> list[int]:
@@ -136,23 +151,31 @@ def _read(packed: Any, first: int, bits: int) -> int:
 
 
 @compiled
-def _unpack(packed: Any, word: int, sizes: Any, values: Any) -> int:
-    """Fill `values` from the start. Return how many were found before the bytes ended."""
-    at, done, end = HEADER, 0, 8 * len(packed)
-    while done < len(values):
+def _unpack(packed: Any, word: int, sizes: Any, number: int, values: Any) -> int:
+    """Read `number` values into `values`, unless it is empty. Return how many were found before the bytes ended."""
+    at, done, end, keep = HEADER, 0, 8 * len(packed), len(values) > 0
+    while done < number:
         if at + 3 > end:
             return done
         repeated, size = _read(packed, at, 1), sizes[_read(packed, at + 1, 2)]
         at += 3
         if at + size > end:
             return done
-        length = min(_read(packed, at, size) + 1, len(values) - done)
+        length = min(_read(packed, at, size) + 1, number - done)
         at += size
         if repeated:
             if at + word > end:
                 return done
-            values[done : done + length] = _read(packed, at, word)
+            if keep:
+                values[done : done + length] = _read(packed, at, word)
             at += word
+            done += length
+        elif not keep:
+            held = (end - at) // word
+            if length > held:
+                done += int(held)
+                return done
+            at += length * word
             done += length
         else:
             for _ in range(length):

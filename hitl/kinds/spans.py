@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from hitl.annotations import Name
 from hitl.consensus import Consensus
-from hitl.errors import BadInput, BadTable
+from hitl.errors import BadTable
 from hitl.evidence import Evidence
-from hitl.formatting import listed
+from hitl.formatting import listed, short
 from hitl.kinds.kind import Marked, PartsKind, Place, StoredAnswers, kind_of
 from hitl.kinds.matching import Matched, judge_items, without_clusters
 from hitl.kinds.span_fit import fit_layer
-from hitl.kinds.span_labels import Answer, Span, SpanLabels
+from hitl.kinds.span_labels import Answer, Span, SpanLabels, trimmed
 from hitl.kinds.span_tables import answer_table, time_span
 from hitl.models.combiner import Combiner
 from hitl.models.registry import combiner
@@ -138,21 +138,19 @@ class TextSpans(_Spans):
     def _labels(self, stored: StoredAnswers, answers: list[Answer], truth: dict[Name, list[Span]]) -> SpanLabels:
         items, field, texts = stored.items(), stored.question.field, {}
         for key, data in zip(items.column("item").to_pylist(), items.column("data").to_pylist(), strict=True):
-            texts[key] = json.loads(data).get(field)
-            if not isinstance(texts[key], str):
-                raise BadInput(
-                    f"item {key}: the field {field!r} holds no text, of which {stored.question.name!r} asks; mend its "
-                    "data on the platform, then `hitl pull`"
-                )
+            text = json.loads(data).get(field)
+            texts[key] = text if isinstance(text, str) else ""  # its answers are skips (`why_unusable`)
         return SpanLabels.from_texts(texts, answers, truth, stored.question.classes)
 
-    def left_out(self, answer: str, data: object) -> list[str]:
-        return [
-            f"{label!r} from {start} to {end} reaches beyond the text, which has {len(data)} characters; this span is "
-            "left out"
-            for start, end, label in spans_in(answer)
-            if isinstance(data, str) and end > len(data)
-        ]
+    def why_unusable(self, answer: str, data: object) -> str | None:
+        if not isinstance(data, str):
+            return f"the task has no text: {short(data)}"
+        for start, end, label in spans_in(answer):
+            if end > len(data):
+                return f"{label!r} from {start} to {end} reaches beyond the text, which has {len(data)} characters"
+            if trimmed(data, start, end) is None:
+                return f"{label!r} from {start} to {end} marks nothing but white space"
+        return None
 
     def _known_span(self, start: Any, end: Any, label: Any) -> Span | None:
         if start is None and end is None and label is None:
@@ -182,12 +180,11 @@ class TimeSpans(_Spans):
         items = stored.items().column("item").to_pylist()
         return SpanLabels.from_recordings(items, answers, truth, stored.question.classes)
 
-    def left_out(self, answer: str, data: object) -> list[str]:
-        return [
-            f"{label!r} from {start} to {end} is no stretch of time; it is left out"
-            for start, end, label in spans_in(answer)
-            if number_of(start) >= number_of(end)
-        ]
+    def why_unusable(self, answer: str, data: object) -> str | None:
+        for start, end, label in spans_in(answer):
+            if not number_of(start) < number_of(end):
+                return f"{label!r} from {start} to {end} is no stretch of time"
+        return None
 
     def _known_span(self, start: Any, end: Any, label: Any) -> Span | None:
         return time_span(start, end, label)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +16,44 @@ import sqlalchemy as sa
 from hitl.platform import HeldItem, SeenAnswer, Snapshot
 from hitl.store.answers import AnswerStore
 from hitl.store.database import Database
-from hitl.store.schema import NO_ANSWER, SERVED, annotation, annotator, item, prediction
+from hitl.store.schema import NO_ANSWER, NOTED, SERVED, annotation, annotator, item, prediction
 from hitl.store.versions import sortable
+
+MOST_NOTES, PLACES = 100, 5
+"""Maximum number of different notes that are read, and of annotations listed for each."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Annotations that cannot be read for the same reason, or that were repaired in the same way.
+
+    Attributes:
+        why: the reason, or the repair.
+        fix: what to do about it, or "".
+        is_skip: True if they cannot be read and count as skips.
+        count: number of annotations.
+        places: items and annotations, at most `PLACES`.
+    """
+
+    why: str
+    fix: str
+    is_skip: bool
+    count: int
+    places: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        if not self.is_skip:
+            return f"{self.where}: repaired: {self.why}"
+        it, counts = ("it", "it counts as a skip") if self.count == 1 else ("them", "they count as skips")
+        fix = self.fix or f"fix or delete {it} on the platform"
+        return f"{self.where}: {self.why}; {counts} and the question is not asked again: {fix}"
+
+    @property
+    def where(self) -> str:
+        """The annotations, in words."""
+        places = "; ".join(f"task {item}, annotation {key}" for item, key in self.places)
+        more = f"; and {self.count - len(self.places):,} more" if self.count > len(self.places) else ""
+        return places if self.count == 1 else f"{self.count:,} annotations ({places}{more})"
 
 
 class EvidenceStore(AnswerStore):
@@ -63,6 +100,28 @@ class EvidenceStore(AnswerStore):
         query = _live(project, "skip", annotation.c.item, annotation.c.annotator)
         query = query.group_by(item.c.position, annotation.c.item, annotation.c.annotator)
         return self.database.table(query.order_by(item.c.position, annotation.c.annotator))
+
+    def notes(self, project: str) -> list[Note]:
+        """Return why live annotations cannot be read, or how they were repaired, most frequent first."""
+        is_skip = (annotation.c.kind == "skip").label("is_skip")
+        columns = (annotation.c.note, is_skip, annotation.c.item, annotation.c.annotation)
+        live = _live_annotations(project, *columns).where(sa.literal_column(f"{annotation.name}.{NOTED}"))
+        noted = live.distinct().subquery()
+        group = (noted.c.note, noted.c.is_skip)
+        order = (sa.func.length(noted.c.annotation), noted.c.annotation)
+        rank = sa.func.row_number().over(partition_by=group, order_by=order).label("rank")
+        count = sa.func.count().over(partition_by=group).label("count")
+        ranked = sa.select(*noted.c, rank, count).subquery()
+        few = sa.select(ranked).where(ranked.c.rank <= PLACES)
+        few = few.order_by(ranked.c.is_skip.desc(), ranked.c.count.desc(), ranked.c.note, ranked.c.rank)
+        places: dict[tuple[str, bool, int], list[tuple[str, str]]] = {}
+        for row in self.database.rows(few.limit(MOST_NOTES * PLACES)):
+            places.setdefault((row.note, bool(row.is_skip), row.count), []).append((row.item, row.annotation))
+        return [
+            Note(why, fix, skip, number, tuple(where))
+            for (note, skip, number), where in places.items()
+            for why, _, fix in [note.partition("\n")]
+        ]
 
     def predictions(self, project: str, question: str) -> dict[str, pa.Table]:
         """Return model -> predictions for live items: item, p_<class>, ...; 0 for a class without a prediction."""

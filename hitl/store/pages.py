@@ -77,8 +77,7 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
     if saver.changed or saver.deleted:
         saver.note_revision()
     _save_cursor(connection, lease, page)
-    problems = tuple(page.problems)
-    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, problems, pages=1)
+    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, page.problems, pages=1)
 
 
 class _Saver:
@@ -161,14 +160,20 @@ class _Saver:
             for rows in (page.items, page.annotations, page.predictions)
             if isinstance(rows, ColumnRows)
         )
-        of_project = {"project": self._project}
-        version = {"version": self._now}
+        of_project, version = {"project": self._project}, {"version": self._now}
         given: dict[str, Any] = {"labels_wanted": 0, "closed": False, "ref": None, "deleted": False, "deleted_at": None}
         columns = {"item": items.column("key"), "data": items.column("data"), "position": pa.array(position)}
         self._bulk(item, columns, of_project | version | given | {"revision": self._revision})
         annotations = annotations.sort_by("key").rename_columns({"key": "annotation"})
         columns = {name: annotations.column(name) for name in annotations.column_names}
-        given = {"time": self._at, "created": self._now, "suggested": None, "deleted": False, "deleted_at": None}
+        given = {
+            "time": self._at,
+            "created": self._now,
+            "suggested": None,
+            "note": None,
+            "deleted": False,
+            "deleted_at": None,
+        }
         self._bulk(annotation, columns, of_project | version | given)
         columns = {name: predictions.column(name) for name in predictions.column_names}
         self._bulk(prediction, columns, of_project)
@@ -370,6 +375,7 @@ def _annotation(row: Any) -> Row:
         "created": row.created,
         "duration": row.duration,
         "suggested": row.suggested,
+        "note": None if row.note is None else masked(row.note)[:_MAX_PROBLEM_LENGTH],
         "deleted": False,
         "deleted_at": None,
     }

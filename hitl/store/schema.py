@@ -43,6 +43,9 @@ DELETED = "deleted_at IS NOT NULL"
 NO_ANSWER = "kind <> 'answer'"
 """Condition of an index of skips and ground truth, which are few. A query must repeat it, or the index is not used."""
 
+NOTED = "note IS NOT NULL"
+"""Condition of an index of annotations that cannot be read or were repaired, which are few."""
+
 SERVED = "labels_wanted > 0"
 """Condition of an index of items for which the platform reports labels wanted. A query must repeat it word for word."""
 
@@ -119,11 +122,13 @@ annotation = table(
     *columns(TEXT, "created"),
     *columns(NUMBER, "duration", null=True),
     *columns(FLAG, "suggested", null=True),
+    *columns(TEXT, "note", null=True),
     *columns(FLAG, "deleted"),
     *columns(NUMBER, "deleted_at", null=True),
     index("annotation_item", "project", "item"),
     index("annotation_deleted", "project", "deleted_at", where=DELETED),
     index("annotation_kind", "project", "kind", where=NO_ANSWER),
+    index("annotation_note", "project", where=NOTED),
     with_rowid=False,
 )
 

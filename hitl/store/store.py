@@ -113,8 +113,9 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         return int(self.database.scalar(query) or 0)
 
     def problems(self, project: str) -> list[str]:
-        """Return the problems of the latest pull that brought a page (the first hundred)."""
-        return list(map(str, self._noted("problems", project) or ()))
+        """Return unreadable annotations, and problems of the latest pull that brought a page (the first hundred)."""
+        unreadable = [str(note) for note in self.notes(project) if note.is_skip]
+        return [*map(str, self._noted("problems", project) or ()), *unreadable]
 
     # -- notes of runs -------------------------------------------------------------------------------------
 

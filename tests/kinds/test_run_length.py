@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from label_studio_sdk.converter import brush
 
 from hitl.errors import BadInput
-from hitl.kinds.run_length import decode, decode_values, encode, encode_values, opacity
+from hitl.kinds.run_length import decode, decode_values, encode, encode_values, opacity, require_mask
 
 RUNS = st.lists(st.tuples(st.integers(0, 255), st.sampled_from([1, 2, 7, 8, 9, 15, 16, 17, 255, 256, 257, 300])))
 
@@ -78,6 +78,23 @@ def test_any_bytes_are_read_or_refused(rle: list[int]) -> None:
         decode_values(rle)
 
 
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 2**32 - 1), st.data())
+def test_a_damaged_mask_is_refused_without_reading_it_whenever_it_cannot_be_read(
+    height: int, width: int, seed: int, data: st.DataObject
+) -> None:
+    rle = encode(np.random.default_rng(seed).random((height, width)) < 0.3)
+    rle[data.draw(st.integers(0, len(rle) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    rle = rle[: data.draw(st.integers(1, len(rle)))]
+    try:
+        require_mask(rle, height, width)
+    except BadInput:
+        with suppress(BadInput):
+            assert len(decode_values(rle)) != height * width * 4
+    else:
+        assert len(decode_values(rle)) == height * width * 4
+
+
 @pytest.mark.parametrize(
     ("rle", "message"),
     [
@@ -88,7 +105,7 @@ def test_any_bytes_are_read_or_refused(rle: list[int]) -> None:
         ([[1], [2, 3]], "whole numbers"),
         ([0] * 5, "at least 7"),
         ([255] * 12, "bits"),
-        (encode(np.eye(4))[:-2], "end after"),
+        (encode(np.eye(5, 4))[:-2], "end after"),
         (encode(np.eye(4)), "64 values; expected 5 x 4 x 4"),
     ],
 )

@@ -39,7 +39,8 @@ def result(name: str, kind: str, **value: Any) -> list[dict[str, Any]]:
         (SINGLE.replace(CHOICES, f"<View>{CHOICES}</View>"), "c", ("A", "B", "see")),
         (RATING, "r", ("1", "2", "3", "4", "5")),
         (RATING.replace("/>", ' maxRating="3"/>'), "r", ("1", "2", "3")),
-        (TAXONOMY, "t", ("Plant / tree", "Plant / Herb", "Stone")),
+        (TAXONOMY, "t", ("Plant", "Plant / tree", "Plant / Herb", "Stone")),
+        (TAXONOMY.replace("toName", 'leafsOnly="true" toName'), "t", ("Plant / tree", "Plant / Herb", "Stone")),
         (PAIRWISE, "p", ("left", "right")),
     ],
 )
@@ -173,12 +174,12 @@ def test_answers_are_read_and_written(xml: str, answer: list[dict[str, Any]], la
         (RATING, result("r", "rating", rating=6), "'6' is not among the choices"),
         (RATING, result("r", "rating", rating=2.5), "is no answer"),
         (RATING, result("r", "rating", rating=True), "is no answer"),
-        (TAXONOMY, result("t", "taxonomy", taxonomy=[["Plant"]]), "'Plant' is not among the choices"),
+        (TAXONOMY, result("t", "taxonomy", taxonomy=[["Tree"]]), "'Tree' is not among the choices"),
         (TAXONOMY, result("t", "taxonomy", taxonomy=[["Stone"], ["Plant", "Herb"]]), "2 answers"),
         (TAXONOMY, result("t", "taxonomy", taxonomy=["Stone"]), "is no answer"),
         (PAIRWISE, result("p", "pairwise", selected=None), "is no answer"),
         (RATING, result("r", "rating", rating=10**400), "is no answer"),
-        (LABELS, result("s", "labels", start=0, end=1, text="x", labels=5), "is no answer"),
+        (LABELS, result("s", "labels", start=0, end=1, text="x", labels=5), "has the labels 5; expected one or more"),
     ],
 )
 def test_what_is_no_answer_is_not_guessed(xml: str, answer: object, said: str) -> None:

@@ -345,13 +345,13 @@ def test_known_parts_are_ground_truth(make_project: Callable[..., Project], tmp_
 
 
 BEYOND = words("Eve saw Rome.", [("Eve", "PER"), ("Rome", "LOC")])
-BEYOND[1]["value"]["end"] = 99
+BEYOND[1]["value"] = {"start": 8, "end": 99, "labels": ["LOC"]}
 
 
 @pytest.mark.parametrize(
     ("name", "answer", "said"),
     [
-        ("spans", BEYOND, "'LOC' from 8 to 99 reaches beyond the text, which has 13 characters"),
+        ("spans", BEYOND, "'LOC' from 8 to 99 reaches beyond the text, which has 13 characters; it counts as a skip"),
         ("boxes", boxed([DOG], 30), "a box of 'dog' is turned by 30 degrees; expected an upright one; it counts as"),
     ],
     ids=["spans", "boxes"],

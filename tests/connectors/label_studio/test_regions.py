@@ -105,7 +105,7 @@ def test_each_region_has_its_probability() -> None:
         (region((10, 20, -5, 10, "dog")), "has no area within the image"),
         (region(CAT, rectanglelabels=["cow"]), "'cow' is not among the labels of 'box'"),
         (region(CAT, rectanglelabels=["cat", "dog"]), "has the labels ['cat', 'dog']; expected one label"),
-        (region(CAT, rectanglelabels=[]), "has the labels []; expected one label"),
+        (region(CAT, rectanglelabels=[]), "has the labels []; expected one or more"),
         (region(CAT, width=None), "a box of 'cat' has no place"),
         (region(CAT, x=float("nan")), "a box of 'cat' has no place"),
         (region(CAT, type="brushlabels"), "'brushlabels' is no answer to the control 'box'"),

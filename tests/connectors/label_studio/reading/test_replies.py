@@ -23,13 +23,7 @@ TASKS = {"tasks": [{"id": 7, "annotations": [{"id": 1, "result": []}]}], "total"
         (replies.USER, {"id": 1, "email": 7}, r"\.email: .*valid string, got '7'"),
         (replies.USER, ["id"], r": .*valid dictionary"),
         (ANNOTATED, TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1}]}]}, r"annotations\[0\]\.result: Field"),
-        (replies.tasks(["id", "meta"]), TASKS | {"tasks": [{"id": 7, "meta": 0.5}]}, r"\.meta: .*valid dictionary"),
         (replies.SKIPS, {"skipped_annotations_number": 2**63}, r": Input should be less than or equal"),
-        (
-            replies.tasks(["id", "annotations", "lead_time"]),
-            TASKS | {"tasks": [{"id": 7, "annotations": [{"id": 1, "lead_time": float("inf")}]}]},
-            r"annotations\[0\]\.lead_time: Input should be a finite number",
-        ),
         (COMPARED, TASKS, r"tasks\[0\]\.annotations_ids: Field"),
     ],
 )
