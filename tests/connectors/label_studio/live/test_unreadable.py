@@ -68,8 +68,8 @@ BROKEN: dict[str, tuple[str, dict[str, str], Result, Result, str]] = {
 
 def project_of(make_project: Callable[..., Project], run: Run, monkeypatch: pytest.MonkeyPatch, xml: str) -> Project:
     project = make_project(xml)
-    assert run("init", "--label-studio", project.server.url, "--project", str(project.number))[0] == 0
     monkeypatch.setenv("HITL_LABEL_STUDIO_TOKEN", project.server.token)
+    assert run("init", "--label-studio", project.server.url, "--project", str(project.number))[0] == 0
     return project
 
 
