@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hitl.connectors.label_studio.annotations import count_answers, read_annotations
 from hitl.connectors.label_studio.config import parse
 from hitl.connectors.label_studio.controls import NotUnderstood
-from hitl.connectors.label_studio.pull import count_answers
 
 CONFIG = """<View><Text name="text" value="$text"/>
 <Choices name="sentiment" toName="text"><Choice value="good"/><Choice value="bad"/><Choice value="mixed"/></Choices>
@@ -93,4 +93,4 @@ def test_answers_of_deleted_users_count_one_by_one() -> None:
     form = parse(f'<View><Text name="t" value="$t"/>{choices}</View>')
     said = [{"from_name": "c", "to_name": "t", "type": "choices", "value": {"choices": ["A"]}}]
     given = [{"id": n, "completed_by": user, "result": said} for n, user in enumerate([None, None, 7, 7])]
-    assert count_answers(form, {"id": 1, "data": {"t": "x"}, "annotations": given}) == 3
+    assert count_answers(read_annotations(form, {"id": 1, "data": {"t": "x"}, "annotations": given})) == 3
