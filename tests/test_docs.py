@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -115,6 +116,22 @@ def test_the_guide_says_of_the_papers_what_was_measured() -> None:
         assert f"{ours:{form}} and {printed:{form}}".replace("0.", ".") in section, row
     drifted = kept["pl"]["pl-em --paper, n = 5000"]["T"], kept["pl"]["pl, n = 5000"]["T"]
     assert "here to {:.2f}; with truth it is {:.2f}".format(*drifted) in section
+
+
+def test_the_documented_combiner_passes_its_own_contract_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It failed: the document did not say that its entry point has to be installed."""
+    text = (ROOT / "docs" / "architecture.md").read_text().split("## Add a combiner")[1].split("\n## ")[0]
+    method, contract = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    module = ModuleType("their_package_squared")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(dict_of_methods(), "squared-votes", f"{module.__name__}:SquaredVotes")
+    exec(compile(f"{method}\n{contract}", "architecture.md", "exec"), vars(module))
+    module.test_the_contract_of_combiners()
+
+
+def dict_of_methods() -> dict[str, str]:
+    assert isinstance(COMBINERS.own, dict)
+    return COMBINERS.own
 
 
 def figure(name: str) -> str:

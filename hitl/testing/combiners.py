@@ -286,7 +286,7 @@ def settings_are_frozen(combiner: Any) -> None:
 @fact
 def how_the_fit_went_is_part_of_the_result(combiner: Combiner) -> None:
     fit = combiner.fit(sample(combiner, seed=9)[0]).fit
-    assert fit.method in COMBINERS, f"{fit.method!r} is no registered method; see hitl.registry"
+    assert fit.method in COMBINERS, f"{fit.method!r} is no registered method; install your package, see hitl.registry"
     assert fit.seconds > 0
     assert isinstance(fit.converged, bool)
     assert np.isfinite(fit.objective).all()
