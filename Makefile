@@ -39,6 +39,7 @@ trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs 
 	$(TEST)/bin/python -m tests.bench.trust.kills --kills 300 --minutes 120 --save
 	$(TEST)/bin/python -m tests.bench.trust.fuzz --minutes 60 --save
 	$(TEST)/bin/python -m tests.bench.trust.cost 50000 200000 1000000 --save
+	$(TEST)/bin/python -m tests.bench.trust.soak --runs 400 --items 3000 --save
 
 rehearse: $(TEST)/.ready  ## what deploy/ starts, as processes: a wheel in a fresh environment, PostgreSQL, Label Studio
 	$(TEST)/bin/python -m tests.deploy.rehearsal --fresh
