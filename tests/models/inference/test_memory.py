@@ -55,12 +55,12 @@ def test_the_limit_is_what_the_process_may_take() -> None:
     """At its value: with 4 GB of address space, the kernel's or numpy's error was what a user saw."""
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))\n"
-        "from tests.models.test_memory import *\n"
+        "from tests.models.inference.test_memory import *\n"
         "try: combiner('vb-ibcc').fit(Evidence(many_classes(7000, 500, 20000)))\n"
         "except BadEvidence as error: print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("vb-ibcc would take 22.4 TB of memory for 7,000 items, 500 annotators and 20,000 cl")
 
