@@ -57,11 +57,11 @@ def test_few_shared_items_do_not_turn_the_single_labels(method: Any, shared: int
 def test_shards_and_new_items_are_answered_alike(method: Any) -> None:
     evidence = Evidence(single_labels(np.random.default_rng(1), 60, 4, habits=0.3))
     whole = method.fit(evidence)
-    np.testing.assert_array_equal(method.apply(whole, evidence).labels, evidence.annotations.label)
+    np.testing.assert_array_equal(method.apply(whole, evidence).codes, evidence.annotations.label)
     np.testing.assert_allclose(whole.class_shares.sum(), 1)
     if getattr(method, "fits_shards", False):
         learned = method.fit(Shards([part(evidence, 0, 25), part(evidence, 25, 60)]))
-        np.testing.assert_array_equal(method.apply(learned, evidence).labels, evidence.annotations.label)
+        np.testing.assert_array_equal(method.apply(learned, evidence).codes, evidence.annotations.label)
 
 
 def test_votes_are_a_fixed_point_of_exact_em() -> None:
