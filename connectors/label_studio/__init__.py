@@ -136,6 +136,7 @@ class LabelStudio(Connector):
         self._key = key
         self._overlap = timedelta(seconds=overlap)
         self._page_size = page_size
+        self._reader: pull.Reader | None = None  # of the last pull
 
     @classmethod
     def create_project(cls, url: str, token: str, title: str, label_config: str) -> int:
@@ -170,13 +171,14 @@ class LabelStudio(Connector):
         if cursor is None:
             parse(self.settings["label_config"], *self._controls)
         form, problems = self._form
-        for page in pull.pages(self.client, self.project, form, cursor, self._page_size):
+        self._reader = pull.Reader(self.client, self.project, form, self._page_size)
+        for page in pull.pages(self._reader, cursor):
             yield replace(page, problems=(*problems, *page.problems))
             problems = ()
 
     def compare(self, cursor: Cursor, held: Held) -> Iterator[Page]:
         """Read the tasks that differ from the store although no timestamp shows a change."""
-        reader = pull.Reader(self.client, self.project, self.form, self._page_size)
+        reader = self._reader or pull.Reader(self.client, self.project, self.form, self._page_size)
         return compare.pages(reader, cursor, held, self._overlap)
 
     def push(self, operations: Iterable[Operation]) -> Iterator[Receipt]:
@@ -197,8 +199,9 @@ class LabelStudio(Connector):
         return f"{self.client.url}, project {self.project}"
 
     def annotators(self) -> tuple[AnnotatorRow, ...]:
-        """Return the users of the server, who may all annotate in the Community edition."""
-        return pull.annotators(self.client)
+        """Return the users of the server, as the last pull read them. In the Community edition all may annotate."""
+        read = None if self._reader is None else self._reader.people_read
+        return pull.annotators(self.client) if read is None else read
 
     def workplaces(self) -> Pages:
         """Return email -> URL of the annotator's tab, with advice for annotators."""

@@ -4,8 +4,9 @@ A pass over changes (`pull`) reads tasks with a later timestamp than any in the 
 became visible late, with an earlier timestamp, changes stamped by a clock that had gone back, and deleted tasks. Each
 pull therefore ends with a comparison of the tasks that have not changed since it began:
 
-    window       compare the timestamp and annotations of each task stamped within the overlap before `since`. This is
-                 done while the last change seen is no older than the overlap, because an edit changes no count
+    window       compare the timestamp and annotations of each task stamped within the overlap before `since`, because
+                 an edit changes no count. This is done until once everything late must have become visible. A window
+                 of many tasks, such as an import, is compared once per overlap, a smaller one by each pull
     counts       compare the numbers of tasks, annotations and late timestamps, always, with a few small requests
     all tasks    compare every task as in the window, if the counts differ in another way than they did when all tasks
                  matched
@@ -26,6 +27,8 @@ from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.pull import ID_PAGE, Reader, State, above, first_listed, stamp, up_to
 from hitl.platform import Cursor, Held, HeldItem, Page
 
+FEW = 1_000
+"""Number of tasks in a window up to which each pull compares it, which takes the server half a second."""
 TRIES = 3
 """Number of times to count until the counts agree, because annotators may be working meanwhile."""
 SHOWN = 500
@@ -43,11 +46,14 @@ def pages(reader: Reader, cursor: Cursor, held: Held, overlap: timedelta) -> Ite
     if state.phase != "changes" or state.after:
         return
     comparison = _Comparison(reader, state, held, overlap)
-    if not state.whole and time.time() - state.moved <= overlap.total_seconds():
+    if state.whole:
+        comparison.done()
+    elif comparison.is_due():
         tasks = comparison.tasks(above(comparison.window), up_to(state.since))
+        comparison.done()
         yield from comparison.fix(_differing(tasks, held.stored([str(task["id"]) for task in tasks])))
     state.whole = False
-    if not any(comparison.counts_agree() for _ in range(TRIES)):
+    if not comparison.is_as_listed() and not any(comparison.counts_agree() for _ in range(TRIES)):
         tasks, stored = comparison.tasks(), held.stored()
         old = (task for task in tasks if datetime.fromisoformat(task["updated_at"]) <= comparison.since)
         differing, gone = _differing(old, stored), frozenset(stored.keys() - {str(task["id"]) for task in tasks})
@@ -64,9 +70,30 @@ class _Comparison:
         self.reader = reader
         self.state = state
         self.held = held
+        self.now = time.time()
+        self.overlap = overlap
         self.since = datetime.fromisoformat(state.since)
-        self.window = stamp(self.since - overlap)
+        before = self.since - overlap
+        self.window = stamp(min(before, datetime.fromisoformat(state.floor)) if state.floor else before)
         self.drift = list(state.drift)
+
+    def is_due(self) -> bool:
+        """Return True if the window has to be compared now."""
+        overlap, state = self.overlap.total_seconds(), self.state
+        if state.moved + overlap < state.compared <= self.now:  # all that came late was visible then
+            return False
+        size = self.held.count(state.since)[0] - self.held.count(self.window)[0]
+        return size <= FEW or not 0 <= self.now - state.compared <= overlap
+
+    def done(self) -> None:
+        """Record that the window has been compared. The server's clock has gone on since the last change was seen."""
+        passed = timedelta(seconds=max(self.now - self.state.moved, 0.0))
+        self.state.compared, self.state.floor = self.now, stamp(self.since + passed - self.overlap)
+
+    def is_as_listed(self) -> bool:
+        """Return True if nothing has a later time, and the counts were equal when the pull began."""
+        listed = self.reader.listed
+        return listed is not None and self._agrees(listed, [], 0)
 
     def fix(self, differing: set[int], gone: frozenset[str] = frozenset()) -> Iterator[Page]:
         """Yield pages with the tasks that differ, and without those that are gone."""
@@ -85,10 +112,14 @@ class _Comparison:
         """
         since = self.state.since
         fresh = self.tasks(above(since))
-        new = [str(task["id"]) for task in fresh]
-        settings = self.reader.client.get(f"/api/projects/{self.reader.project}/", replies.SKIPS)
-        skips = settings["skipped_annotations_number"] - sum(task["cancelled_annotations"] for task in fresh)
         listed = first_listed(self.reader.client, self.reader.project, [up_to(since)])
+        new = [str(task["id"]) for task in fresh]
+        return self._agrees(listed, new, sum(task["cancelled_annotations"] for task in fresh))
+
+    def _agrees(self, listed: Mapping[str, Any], new: list[str], new_skips: int) -> bool:
+        since = self.state.since
+        settings = self.reader.client.get(f"/api/projects/{self.reader.project}/", replies.SKIPS)
+        skips = settings["skipped_annotations_number"] - new_skips
         stored, answers = self.held.count(without=new)
         # Label Studio stores its counts separately from the rows, and they can be wrong.
         self.drift = [listed["total"] - stored, listed["total_annotations"] + skips - answers]

@@ -39,7 +39,7 @@ OURS = "hitl-"
 """Prefix of model versions that we write; they are not evidence."""
 META = "hitl"
 """Key in the meta of a task that we created, for the user's own id."""
-ID_PAGE = 5000
+ID_PAGE = 10_000
 """Number of tasks per request if few fields are requested."""
 _TASK = ("id", "data", "meta", "is_labeled", "overlap", "created_at", "updated_at")
 _ANNOTATION = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth", "lead_time", "updated_by")
@@ -57,6 +57,8 @@ class State:
         since, began: latest timestamp of the project's tasks when the last pass began, and when this one began.
         after: highest task id read in this pass.
         moved: time when a change was last seen, by our clock, in seconds since the epoch.
+        compared: time when the window was last compared, by our clock.
+        floor: time of the server after which a change could still have been missed by then; "" if nothing was compared.
         whole: True if the pass has read everything, so that the window before `since` need not be compared.
         drift: how many more tasks, and annotations, Label Studio counts than it lists.
         models: foreign model version -> number of predictions and time of the latest.
@@ -69,6 +71,8 @@ class State:
     after: int = 0
     began: str = ""
     moved: float = 0.0
+    compared: float = 0.0
+    floor: str = ""
     whole: bool = False
     drift: list[int] = field(default_factory=lambda: [0, 0])
     models: dict[str, list[Any]] = field(default_factory=dict)
@@ -90,12 +94,12 @@ class State:
         return {**vars(self), "drift": list(self.drift), "models": dict(self.models)}
 
 
-def pages(client: Client, project: int, form: Form, cursor: Cursor | None, page_size: int) -> Iterator[Page]:
+def pages(reader: Reader, cursor: Cursor | None) -> Iterator[Page]:
     """Yield pages from the cursor on. The next pull begins at the cursor of the last page.
 
     Raises Refused and Unreachable as the client does. Pages already yielded stay valid.
     """
-    reader = Reader(client, project, form, page_size)
+    form = reader.form
     state = replace(reader.start(), imported=0) if cursor is None else State.load(cursor)
     if state.form not in ("", form.digest):  # the stored rows would now be read differently
         state = reader.start()
@@ -119,22 +123,28 @@ class Reader:
         self.project = project
         self.form = form
         self.page_size = page_size
+        self.people_read: tuple[AnnotatorRow, ...] | None = None
         self.users: set[str] | None = None  # keys of users whose names are known; None: keep the stored names
+        self.models: dict[str, list[Any]] | None = None  # foreign model versions when this pass over changes began
+        self.listed: Json | None = None  # counts of tasks and annotations then, if no task had a later time
 
     def start(self) -> State:
         """Return the state of a pull from the beginning."""
-        return State("bulk", since=self._latest(), models=self._models(), form=self.form.digest)
+        return State("bulk", since=_latest(self._listing()), models=self._models(), form=self.form.digest)
 
     def begin_changes(self, state: State) -> State:
         """Return the state of a pass over changes, or of a new bulk pass if models lost predictions."""
-        began, models = self._latest(), self._models()
+        listing, models = self._listing(), self._models()
+        began = _latest(listing)
         for name, (count, latest) in state.models.items():
             now = models.get(name)
             if now is None or now[0] < count or (now[0] == count and now[1] != latest):
                 return State("bulk", since=began, models=models, form=self.form.digest)
-        state.began = began
+        state.began, self.models = began, models
         if began != state.since:
             state.moved = time.time()
+        else:
+            self.listed = listing
         return state
 
     def people(self, state: State) -> Page:
@@ -144,7 +154,7 @@ class Reader:
         except (Refused, NoAnswer) as error:
             why = f"the list of users cannot be read, and annotators keep the names they had: {error}"
             return Page(cursor=state.save(), problems=(why,))
-        self.users = {row.key for row in rows}
+        self.people_read, self.users = rows, {row.key for row in rows}
         return Page(cursor=state.save(), annotators=rows)
 
     def everything(self, state: State) -> Iterator[Page]:
@@ -169,7 +179,7 @@ class Reader:
 
     def changes(self, state: State) -> Iterator[Page]:
         """Read the tasks that changed since the last pass, and those of foreign model versions that grew."""
-        models = self._models()
+        models = self._models() if self.models is None else self.models
         if state.began != state.since:
             for read in self._scan(state.after, [above(state.since)], with_predictions=bool(models)):
                 state.after = read.last or state.after
@@ -264,13 +274,17 @@ class Reader:
             if not (entry["model_version"] or "").startswith(OURS)
         }
 
-    def _latest(self) -> str:
-        latest = first_listed(self.client, self.project, [], ["-tasks:updated_at"])["tasks"]
-        return stamp(datetime.fromisoformat(latest[0]["updated_at"])) if latest else NEVER
+    def _listing(self) -> dict[str, Any]:
+        return first_listed(self.client, self.project, [], ["-tasks:updated_at"])
 
 
 def _include(with_predictions: bool) -> tuple[str, ...]:
     return (*_TASK, *_ANNOTATION, *(_PREDICTION if with_predictions else ()))
+
+
+def _latest(listing: Json) -> str:
+    latest = listing["tasks"]
+    return stamp(datetime.fromisoformat(latest[0]["updated_at"])) if latest else NEVER
 
 
 def first_listed(client: Client, project: int, filters: Sequence[Json], ordering: Sequence[str] = ()) -> dict[str, Any]:

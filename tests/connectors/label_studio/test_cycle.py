@@ -11,10 +11,11 @@ import pytest
 
 from hitl import cycle
 from hitl import project as projects
+from hitl.connectors.label_studio import compare
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 from tests.command_line import forked
-from tests.connectors.label_studio.conftest import Project
+from tests.connectors.label_studio.conftest import Project, choice
 from tests.connectors.label_studio.projects import connect, labeled_project, settings_for, shown
 from tests.killing import EVERY, fatal_steps
 
@@ -47,6 +48,39 @@ def run_until(project: Project, folder: Path, event: int, crew: list[str]) -> su
     server = project.server
     place = [server.url, server.token, str(project.number), f"sqlite:///{folder}/hitl.db", str(event)]
     return forked(KILLED, *place, *crew)
+
+
+@pytest.mark.parametrize("few", [compare.FEW, 2], ids=["few tasks", "many tasks"])
+def test_an_unchanged_run_is_at_most_ten_requests(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    """However many tasks there are, and although they have only just been imported; every change is still seen."""
+    monkeypatch.setattr(compare, "FEW", few)
+    tasks = project.add(40, lambda _: [{"completed_by": 1, "ground_truth": False, "result": choice("good")}])
+    settings = settings_for(project.number)
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+
+        def run() -> cycle.CycleReport | cycle.Unchanged:
+            project.recorder.requests.clear()
+            return cycle.run_if_changed(settings, store, projects.recalled(project.connect(), store, settings.name))
+
+        def settled() -> int:
+            for _ in range(3):
+                if isinstance(run(), cycle.Unchanged) and isinstance(run(), cycle.Unchanged):
+                    return len(project.recorder.requests)
+            raise AssertionError("no run was unchanged")
+
+        assert settled() <= 10, project.recorder.requests
+        project.admin.delete(f"/api/tasks/{tasks[0]}/")
+        assert run().pulled.deleted
+        annotation = project.task(tasks[1])["annotations"][0]["id"]
+        project.admin.patch(f"/api/annotations/{annotation}/", {"result": choice("bad")})
+        assert run().pulled.changed
+        project.skip(1, tasks[2])
+        assert run().pulled.changed
+        project.admin.delete(f"/api/annotations/{annotation}/")
+        assert run().pulled.deleted
+        assert settled() <= 10, project.recorder.requests
 
 
 @EVERY

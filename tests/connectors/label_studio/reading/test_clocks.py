@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hitl import cycle
+from hitl.connectors.label_studio import compare
 from hitl.platform import PullSummary
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import Project, choice
@@ -47,8 +48,12 @@ class Reading:
 
     def settle(self) -> None:
         """As if the last change had been seen long ago."""
+        self.note(moved=0.0)
+
+    def note(self, **changes: float) -> None:
+        """Change the stored cursor."""
         with self.store.lease("p") as lease:
-            self.store._note(lease, cursor=json.dumps({**(self.store.cursor("p") or {}), "moved": 0.0}))
+            self.store._note(lease, cursor=json.dumps({**(self.store.cursor("p") or {}), **changes}))
 
 
 @pytest.fixture
@@ -82,6 +87,29 @@ def test_an_annotation_that_becomes_visible_late_is_found(project: Project, stor
     assert reading.pull().fixed == 1
     assert reading.stored() == reading.there()
     assert reading.pull().fixed == 0
+
+
+def test_a_late_edit_among_many_tasks_is_found_when_it_must_be_visible(
+    project: Project, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many tasks of one time, such as an import, are compared once the overlap has passed, not by each pull."""
+    monkeypatch.setattr(compare, "FEW", 2)
+    tasks = project.add(5)
+    reading = Reading(project, store)
+    said = project.answer(0, tasks[0], "good")
+    reading.stamps.annotation(said["id"], -300.0)
+    project.answer(1, tasks[1], "good")
+    reading.pull()
+    project.admin.patch(f"/api/annotations/{said['id']}/", {"result": choice("bad")})
+    reading.stamps.annotation(said["id"], -200.0)  # later than before, earlier than the last change
+    assert reading.pull().fixed == 0
+    reading.note(moved=time.time() - 2000.0, compared=time.time() - 1990.0)  # as if it were half an hour later
+    assert reading.pull().fixed == 1
+    assert reading.stored() == reading.there()
+    project.recorder.requests.clear()
+    reading.note(moved=time.time() - 2000.0)
+    assert reading.pull().fixed == 0
+    assert len(project.recorder.requests) <= 8, "it is compared once"
 
 
 def test_an_edit_that_becomes_visible_late_is_found(project: Project, store: Store) -> None:
