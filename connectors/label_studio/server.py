@@ -33,7 +33,7 @@ VERSION = "1.23.2"
 START_SECONDS = 120.0
 STOP_SECONDS = 10.0
 LOOPBACK = "127.0.0.1"
-_ACCOUNT = "hitl.json"
+_ACCOUNT, _PORT = "hitl.json", "port"
 _DATABASE = "label_studio.sqlite3"
 # Django's server writes a response in two parts, and the second would wait 40 ms for an acknowledgment.
 _AT_ONCE = """
@@ -119,7 +119,7 @@ class LocalServer:
 
     def __init__(self, data: Path | None = None, progress: Progress = silent) -> None:
         """Set the folder of the server's data, which is filled from the template if empty. None: a temporary folder."""
-        self.folder = data
+        self.folder = None if data is None else data.absolute()  # the server runs in this folder
         self._progress, self._open = progress, ExitStack()
         self.url = self.token = self.admin_email = self.admin_password = ""
 
@@ -183,7 +183,7 @@ def _fill(source: Path, data: Path) -> None:
         return
     if (data / _DATABASE).exists():
         raise BadSettings(f"{data} holds a Label Studio that hitl did not make: choose an empty folder")
-    shutil.copytree(source, data, dirs_exist_ok=True, ignore=shutil.ignore_patterns(_ACCOUNT))
+    shutil.copytree(source, data, dirs_exist_ok=True, ignore=shutil.ignore_patterns(_ACCOUNT, _PORT))
     account = json.loads((source / _ACCOUNT).read_text())
     new = secrets.token_hex(20)
     with closing(sqlite3.connect(data / _DATABASE)) as database, database:
@@ -213,10 +213,10 @@ def _running(python: Path, data: Path, account: Mapping[str, str]) -> Iterator[s
         "LABEL_STUDIO_PASSWORD": account["password"],
         "LABEL_STUDIO_USER_TOKEN": account["token"],
     }
-    log = data / "server.log"
-    for _ in range(3):  # the port may be taken between our check and the server's bind
-        with socket.create_server((LOOPBACK, 0)) as probe:
-            port = str(probe.getsockname()[1])
+    log, last = data / "server.log", data / _PORT
+    for attempt in range(3):  # the port may be taken between our check and the server's bind
+        port = _free_port(int(last.read_text()) if attempt == 0 and last.exists() else 0)
+        last.write_text(port)
         step = [str(python), "-c", _AT_ONCE, "start", "--no-browser", "--internal-host", LOOPBACK, "--port", port]
         with (
             open(log, "ab") as output,
@@ -238,6 +238,13 @@ def _running(python: Path, data: Path, account: Mapping[str, str]) -> Iterator[s
                     process.kill()
     tail = log.read_text(errors="replace")[-2000:]
     raise Unreachable(f"Label Studio did not start within {START_SECONDS:.0f} s; the end of {log}:\n{tail}")
+
+
+def _free_port(wanted: int) -> str:
+    """Return this port, with which the server's address stays the same, or another one if it is taken or 0."""
+    with suppress(OSError), socket.create_server((LOOPBACK, wanted)) as probe:
+        return str(probe.getsockname()[1])
+    return _free_port(0)
 
 
 def _responds(process: subprocess.Popen[bytes], url: str, token: str) -> bool:

@@ -68,6 +68,7 @@ def demo(
     output: Annotated[Path, opt("Report to write.", "--output", "-o")] = Path("hitl-demo-report.html"),
     items: Annotated[int, opt("With --label-studio: number of items, at most 800.", min=10, max=800)] = 40,
     keep: Annotated[bool, opt("With --label-studio: leave the server running.", "--keep/--stop")] = True,
+    resume: Annotated[Path | None, opt("Start the Label Studio of an earlier demo again: its folder.")] = None,
     served: Annotated[bool, opt("Show it as a web page while labels come in.", "--serve")] = False,
     address: Annotated[str, opt("With --serve: address to listen on, host:port.")] = "127.0.0.1:8500",
 ) -> None:
@@ -83,10 +84,13 @@ def demo(
             demo_served.run(Path(folder), lambda config: service.serve([config], address))
         return
     require_folder(output)
-    if label_studio:
+    if label_studio or resume is not None:
         from hitl.demo import on_label_studio
 
         with show.progress() as progress:
+            if resume is not None:
+                on_label_studio.resume(resume, progress)
+                return
             on_label_studio.run(output, items, keep, progress)
     else:
         from hitl.demo import replayed

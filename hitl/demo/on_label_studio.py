@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from hitl import cycle, project
 from hitl.annotations import Annotations, Name
-from hitl.connectors.label_studio import TOKEN, LabelStudio, replies
+from hitl.connectors.label_studio import TOKEN, LabelStudio, LabelStudioSettings, replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import VERSION, LocalServer, Person, installed_in, is_installed
 from hitl.crew import Crew
 from hitl.demo.recorded import QUESTION, rte, texts
 from hitl.demo.replayed import HEADER, Comparison
-from hitl.errors import Refused
+from hitl.errors import BadSettings, Refused
 from hitl.evidence import Evidence
 from hitl.operations import Judgement
 from hitl.platform import Operation, Progress, silent
@@ -109,18 +109,43 @@ def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> No
         write(report, output)
         print(f"\nreport:  {output.resolve()}   ({time.perf_counter() - began:.0f} s)")
         if keep:
-            asked = judgement.plan.annotators or (_email(people[0]),)
-            print(f"project: {server.url}/projects/{number}/data")
-            print(f"login:   {server.admin_email} / {server.admin_password}")
-            print(f"or as:   {asked[0]} / {PASSWORD} (their tab holds what is asked next)")
-            print(f"go on:   cd {folder} && export {TOKEN}={server.token} && hitl status")
-            print("\nLabel Studio runs until you press Ctrl-C.", flush=True)
-            try:
-                while True:
-                    time.sleep(3600)
-            except KeyboardInterrupt:
-                print("stopped")
+            _leave_open(server, number, folder, [*judgement.plan.annotators, _email(people[0])][0])
     print(f"Label Studio has stopped; what hitl stored: cd {folder} && hitl status")
+    print(f"To start it again: hitl demo --resume {folder}")
+
+
+def resume(folder: Path, progress: Progress = silent) -> None:
+    """Start the Label Studio of an earlier demo again, until Ctrl-C. Raises BadSettings for any other folder."""
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, signal.default_int_handler)
+    if not (folder / "label-studio").is_dir():
+        raise BadSettings(f"--resume {folder}: no demo; expected the folder that `hitl demo --label-studio` made")
+    loaded = project.load(folder / "hitl.toml")
+    assert isinstance(loaded.source, LabelStudioSettings)
+    print(f"starting Label Studio {VERSION} from {installed_in()}", flush=True)
+    with LocalServer(folder / "label-studio", progress) as server:
+        if server.url != loaded.source.url:
+            print(f"Its port is taken: set source.url in {folder}/hitl.toml to {server.url}, then `hitl pull --full`")
+        with Store(f"sqlite:///{folder.resolve()}/hitl.db") as store:
+            plan = store.plan(loaded.name)
+        asked = () if plan is None else plan.annotators
+        _leave_open(server, loaded.source.project, folder, next(iter(asked), None))
+    print(f"Label Studio has stopped. To start it again: hitl demo --resume {folder}")
+
+
+def _leave_open(server: LocalServer, number: int, folder: Path, annotator: Name | None) -> None:
+    """Say how to look at the project, and wait for Ctrl-C."""
+    print(f"project: {server.url}/projects/{number}/data")
+    print(f"login:   {server.admin_email} / {server.admin_password}")
+    if annotator is not None:
+        print(f"or as:   {annotator} / {PASSWORD} (their tab holds what is asked next)")
+    print(f"go on:   cd {folder} && export {TOKEN}={server.token} && hitl status")
+    print("\nLabel Studio runs until you press Ctrl-C.", flush=True)
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        print("stopped")
 
 
 def _loop(

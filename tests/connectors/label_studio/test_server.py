@@ -24,9 +24,11 @@ def test_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.server
 @pytest.mark.journey
 def test_a_given_folder_is_kept_and_used_again_and_every_server_has_its_own_token(
-    tmp_path: Path, server: LocalServer
+    tmp_path: Path, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with LocalServer(tmp_path / "data") as first:
+    monkeypatch.chdir(tmp_path)
+    with LocalServer(Path("data")) as first:  # relative: the prepared data are used, in this folder
+        assert not (tmp_path / "data" / "data").exists()
         person = first.sign_up("kept@example.com", "a-long-password")
         token, url = first.token, first.url
         assert first.token != server.token
@@ -36,8 +38,8 @@ def test_a_given_folder_is_kept_and_used_again_and_every_server_has_its_own_toke
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health")
     assert (tmp_path / "data" / "hitl.json").stat().st_mode & 0o077 == 0
-    with LocalServer(tmp_path / "data") as second:
-        assert second.token == token
+    with LocalServer(Path("data")) as second:
+        assert (second.token, second.url) == (token, url)
         answer = httpx.get(f"{second.url}/api/current-user/whoami", headers={"Authorization": f"Token {person.token}"})
         assert answer.json()["email"] == "kept@example.com"
 

@@ -111,6 +111,7 @@ def test_the_whole_week(hitl: Path, tmp_path: Path) -> None:
         team = filled(Team(hitl, tmp_path, server))
         _monday(team, "ann2")
         _tuesday(team)
+    (tmp_path / "server" / "port").unlink()
     with LocalServer(tmp_path / "server") as server:  # the server was restarted, at another address
         team.server = server
         _wednesday(team)
