@@ -28,6 +28,7 @@ def checks(config: Path) -> Iterator[Check]:
     """Run the checks of a project in order. Raises HitlError if a failure makes further checks impossible."""
     with opened(config) as (settings, store, connector):
         yield Check("settings", True, f"{config}: project {settings.name!r}")
+        store.database.require_sound()
         counts = store.counts(settings.name)
         yield Check("store", True, stored_in_words(counts))
         chosen(settings.combine.method, settings.combine.options, settings.combine.paper)

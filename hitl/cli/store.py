@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,6 +58,7 @@ def restore(
             manifest, outcome = archive.check(file, progress), "is whole; would restore"
         else:
             manifest, outcome = archive.restore(url, file, force=force, progress=progress), "is restored:"
+            _take_place(config, url)
     _show(file, manifest, f"{file}: {outcome}", as_json)
 
 
@@ -74,6 +76,21 @@ def migrate(config: Config = HERE, access: Access = None, as_json: Json = False)
         for each in made
     ]
     show.result({**made[0], "access": made[1] if len(made) > 1 else None}, lines, as_json)
+
+
+def _take_place(config: Path, url: str) -> None:
+    """Let the project go on with the tables of this hitl.toml, wherever they were when the backup was made."""
+    from hitl.connectors.catalog import connector_of
+    from hitl.errors import MissingToken
+    from hitl.project import load
+    from hitl.store import Store
+
+    loaded = load(config)
+    with suppress(MissingToken), Store(url) as store:
+        place = connector_of(loaded.source, config.parent).place
+        if place is not None and Path(place).exists() and store.source(loaded.name) is not None:
+            with store.lease(loaded.name) as lease:
+                store.bind(lease, place, store.cursor(loaded.name))
 
 
 def url_of_store(config: Path) -> str:

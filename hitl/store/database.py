@@ -9,6 +9,7 @@ other transaction committed (READ COMMITTED).
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import threading
@@ -32,11 +33,17 @@ from hitl.store import schema
 BUSY_SECONDS = 30
 """Seconds that a SQLite writer waits for another writer."""
 
+SOUND_SECONDS = 3600.0
+"""Seconds for which a SQLite file that was found sound is not checked again by this process."""
+
 CONNECT_SECONDS = 10
 """Seconds to try to reach PostgreSQL, unless the address sets `connect_timeout`."""
 
 _SQLITE = "sqlite:///"
 _EXPECTED = "expected sqlite:///folder/hitl.db or postgresql://user:password@host/database"
+
+_sound: dict[str, float] = {}
+"""SQLite file -> when it was last found sound, by the monotonic clock."""
 
 _MIGRATION_LOCK = 0x6869_746C
 """Key of the PostgreSQL advisory lock that is held while the schema changes: "hitl" in ASCII."""
@@ -147,6 +154,19 @@ class Database:
             for table in (schema.item, schema.annotation):
                 connection.exec_driver_sql(f"ANALYZE {table.name}")
             self._has_new_statistics = True
+
+    def require_sound(self) -> None:
+        """Raise StoreError if pages of a SQLite file are damaged. Files found sound within the last hour are skipped.
+
+        This reads the whole file, about a second per GB. Damage inside a value is not noticed.
+        """
+        if self.postgres or time.monotonic() < _sound.get(self.name, -math.inf) + SOUND_SECONDS:
+            return
+        with self.read() as connection:
+            problems = connection.exec_driver_sql("PRAGMA quick_check(1)").scalars().all()
+        if problems != ["ok"]:
+            raise StoreError(self._sentence(f"malformed: {problems[0]}", connecting=False))
+        _sound[self.name] = time.monotonic()
 
     # -- dialects ------------------------------------------------------------------------------------------
 
@@ -272,10 +292,14 @@ class Database:
         return text
 
 
+_BACK = (
+    "move it and its -wal and -shm files away, then `hitl restore BACKUP` and `hitl run`. Without a backup, `hitl run` "
+    "pulls all labels again, and only the history of plans is lost"
+)
 _SQLITE_HINTS = {
     "unable to open": "cannot be opened: the folder {folder} must exist and you must be allowed to write there",
-    "not a database": "is a file, but not a database: move it away or name another one",
-    "malformed": "the database is damaged: restore a copy, or move it away and pull again",
+    "not a database": f"is a file, but not a database, or its first page is damaged. Name another one, or {_BACK}",
+    "malformed": f"the database is damaged: {_BACK}",
     "readonly": "cannot be written: check the permissions of the file and of the folder {folder}",
     "locked": f"another program has kept the database locked for {BUSY_SECONDS} s: try again when it is done",
     "disk is full": "the disk is full: free space in {folder}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,24 @@ def test_a_path_that_is_not_there_is_said_and_no_other_place(run: Run, project: 
     assert "source.path: " in error
     assert "mistyped is no file or folder" in error
     assert "another name" not in error
+
+
+def test_a_project_restored_into_another_folder_goes_on_there(
+    run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As operations.md says, although the old folder is still there."""
+    assert run("run")[0] == 0
+    assert run("backup", "backup.zip")[0] == 0
+    copy = project / "copy"
+    copy.mkdir()
+    for name in ("hitl.toml", "annotations.csv", "items.csv", "backup.zip"):
+        shutil.copy(project / name, copy / name)
+    monkeypatch.chdir(copy)
+    assert run("restore", "backup.zip")[0] == 0
+    with (copy / "annotations.csv").open("a") as file:
+        file.write("new,ann,cat\n")
+    assert run("run")[0] == 0
+    assert counts(copy) == {**counts(project), "items": 8, "annotations": 13, "labels": 13}
 
 
 def test_a_project_is_the_same_by_whatever_path_it_is_named(run: Run, project: Path) -> None:
