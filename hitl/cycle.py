@@ -180,6 +180,7 @@ class _Steps:
         crew, problems = project.reachable(given or project.crew_of(settings, store), connector, names)
         problems += project.orders_of_others(store, settings.name, connector)
         left_out, questions = self.embed(), connector.questions()
+        store.note_questions(self.lease, questions)
         store.keep_answers(self.lease, [question.name for question in questions])
         try:
             learned, judgement = self.judge(settings, questions, crew, now)
@@ -209,6 +210,7 @@ def _steps(settings: Settings, store: Store, connector: Connector, progress: Pro
     The reason why a run failed is recorded until one succeeds, unless the store itself failed or another run has taken
     over.
     """
+    store.database.require_sound()
     taken = store.lease(settings.name, seconds=project.lease_seconds(connector))
     with within(settings.limits.limits()), taken as lease:
         steps = _Steps(lease, settings, store, connector, progress)
@@ -246,6 +248,8 @@ def pull(
     for page in () if cursor is None else connector.compare(cursor, store.held(lease.project)):
         saved = store.save_page(lease, page)
         pulled += replace(saved, fixed=saved.items)
+    if pulled.pages or store.questions(lease.project) is None:
+        store.note_questions(lease, connector.questions())
     notes = tuple(str(note) for note in store.notes(lease.project) if note.is_skip or pulled.changed)
     return pulled + PullSummary(problems=notes)
 

@@ -1,7 +1,8 @@
 """Digest of a run's inputs. If no input has changed, the last result is reused.
 
     revision    number of pages that changed stored data (`Store.revision`)
-    settings    settings, including those in the environment; versions of hitl and of the consensus format
+    combine     settings of the consensus; versions of hitl and of the consensus format
+    settings    all settings, including those in the environment
     files       size and modification time of the files named in the settings: probabilities, features, graph, user code
     trainings   the last training of the model of `[learn]`, per question
     sent_back   items sent back to annotators
@@ -38,15 +39,24 @@ if TYPE_CHECKING:
 
 def digest_inputs(settings: Settings, store: Store, connector: Connector) -> dict[str, Any]:
     """Return digests of all inputs except the questions and `until`, as JSON values. Reads no items or answers."""
-    from hitl.consensus import FORMAT
-
     people = sorted(row.name for row in people_of(connector) or ())
     return {
-        "revision": store.revision(settings.name),
-        "settings": _digest([settings.model_dump_json(), __version__, str(FORMAT)]),
-        "files": _digest(_stamps(settings)),
+        **_digest_evidence(settings, store),
+        "settings": _digest([settings.model_dump_json()]),
         "people": _digest(people),
         "sent_back": _digest(map(repr, store.sent_back(settings.name))),
+    }
+
+
+def _digest_evidence(settings: Settings, store: Store) -> dict[str, Any]:
+    """Return digests of the inputs that the consensus depends on."""
+    from hitl.consensus import FORMAT
+
+    used = settings.model_dump_json(include={"combine", "models", "features", "graph", "learn"})
+    return {
+        "revision": store.revision(settings.name),
+        "combine": _digest([used, __version__, str(FORMAT)]),
+        "files": _digest(_stamps(settings)),
         **_digest_trainings(settings, store),
     }
 
@@ -98,21 +108,23 @@ def unchanged(
     return recorded.get("until") is None or now < float(recorded["until"])
 
 
+def result_changed(settings: Settings, store: Store) -> bool:
+    """Return True if an input of the last run's consensus has changed: stored data, settings, files or a training."""
+    last = store.last_cycle(settings.name)
+    recorded = None if last is None else last.basis
+    return recorded is None or any(recorded.get(k) != value for k, value in _digest_evidence(settings, store).items())
+
+
 def stored_results(
     settings: Settings, store: Store, evidence: Mapping[str, Evidence], progress: Progress
 ) -> tuple[Mapping[str, Consensus], bool]:
     """Return the consensus of each question, and True if the last run computed it.
 
-    Refit all questions if stored data, a file named in the settings or a training has changed since that run, or if a
-    stored consensus does not cover the `evidence`. Other changed settings do not matter. A refit is not recorded.
+    Refit all questions if `result_changed`, or if a stored consensus does not cover the `evidence`. A refit is not
+    recorded.
     """
-    latest, last = store.latest(settings.name), store.last_cycle(settings.name)
-    recorded = (None if last is None else last.basis) or {}
-    current = {"revision": store.revision(settings.name), "files": _digest(_stamps(settings))}
-    current |= _digest_trainings(settings, store)
-    if latest is None or any(recorded.get(name) != value for name, value in current.items()):
-        return combined(settings, evidence, progress), False
-    if not all(is_over(latest[0].get(name), known) for name, known in evidence.items()):
+    latest = None if result_changed(settings, store) else store.latest(settings.name)
+    if latest is None or not all(is_over(latest[0].get(name), known) for name, known in evidence.items()):
         return combined(settings, evidence, progress), False
     return latest[0], True
 

@@ -142,6 +142,14 @@ def orders_of_others(store: Store, project: str, connector: Connector) -> tuple[
     )
 
 
+def stored_questions(settings: Settings, store: Store) -> tuple[Question, ...]:
+    """Return the questions as of the last pull. Raises BadInput before the first."""
+    questions = store.questions(settings.name)
+    if questions is None:
+        raise BadInput(f"project {settings.name!r}: no items stored; run `hitl pull` first, or `hitl run`")
+    return questions
+
+
 # -- evidence and results ----------------------------------------------------------------------------------
 
 

@@ -155,8 +155,18 @@ def status_of(
         looked_at,
         missed_by(settings.schedule, times, now) if running is None else None,
         running is None and store.push_unfinished(name),
-        last is not None and last.revision not in (None, store.revision(name)),
+        store.changed_since_run(name),
     )
+
+
+def as_of(store: Store, project: str, now: float | None = None) -> str:
+    """Say how old the stored data are: "as of 2026-11-28 03:10 UTC, the last run"."""
+    last = store.last_cycle(project)
+    if last is None:
+        return "as last pulled; no run yet"
+    at = last_of([last.recorded_at, store.looked_at(project)], time.time() if now is None else now) or last.recorded_at
+    pulled = "with what was pulled since " if store.changed_since_run(project) else "as of "
+    return f"{pulled}{at:%Y-%m-%d %H:%M} UTC, the last run"
 
 
 def last_of(times: Iterable[datetime | None], now: float) -> datetime | None:

@@ -111,7 +111,8 @@ class Judged:
 def _judged(command: str, given: Given, shown: Shown) -> Judged:
     """Combine the files, or return the results of the project's last run, combined again if its inputs have changed."""
     from hitl.inputs_digest import stored_results
-    from hitl.project import opened, stored_evidence
+    from hitl.project import stored, stored_evidence, stored_questions
+    from hitl.status import as_of
     from hitl.tables.write import require_writable
 
     require_writable(shown.output)
@@ -119,19 +120,20 @@ def _judged(command: str, given: Given, shown: Shown) -> Judged:
         evidence, result = given.judged(command, shown.consensus, shown.output)
         return Judged(command, None, f"{evidence}; judged by {result.fit.method}", {"": (evidence, result)})
     given.need_project(command, shown.config, consensus=shown.consensus)
-    with opened(shown.config) as (settings, store, connector), show.progress(shown.as_json) as progress:
-        stored = stored_evidence(settings, store, connector.questions())
+    with stored(shown.config) as (settings, store), show.progress(shown.as_json) as progress:
+        known = stored_evidence(settings, store, stored_questions(settings, store))
         if command == "models":
-            stored = {name: evidence for name, evidence in stored.items() if evidence.probabilities}
-            if not stored:
+            known = {name: evidence for name, evidence in known.items() if evidence.probabilities}
+            if not known:
                 raise BadEvidence(
                     f"project {settings.name!r}: no model's probabilities; expected probabilities_<model>.csv in a "
                     "folder of tables, predictions in Label Studio, or a file that [models] of hitl.toml names"
                 )
-        require_unread(shown.config, settings, files_for(shown.output, stored).values())
-        results, of_cycle = stored_results(settings, store, stored, progress)
-    basis = "judged by the last cycle" if of_cycle else "combined now: something changed since the last cycle"
-    questions = {name: (stored[name], results[name]) for name in stored}
+        require_unread(shown.config, settings, files_for(shown.output, known).values())
+        results, of_last_run = stored_results(settings, store, known, progress)
+        basis = as_of(store, settings.name)
+    basis += "" if of_last_run else "; combined now, because labels, settings or files have changed since"
+    questions = {name: (known[name], results[name]) for name in known}
     return Judged(command, settings.name, basis, questions, settings.crew.least_accuracy)
 
 
@@ -154,7 +156,8 @@ def _show(
             name: {"method": consensus.fit.method, **_json_values(data_of(profiles[name]))}
             for name, (_, consensus) in judged.questions.items()
         }
-        whole = questions[""] if judged.project is None else {"project": judged.project, "questions": questions}
+        of_project = {"project": judged.project, "as_of": judged.basis, "questions": questions}
+        whole = questions[""] if judged.project is None else of_project
         return whole | {"written": {name or judged.command: str(path) for name, path in written.items()}}
 
     def lines() -> Iterator[show.Line]:

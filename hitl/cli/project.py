@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,14 +17,13 @@ from hitl.cli.evidence import require_unread
 from hitl.cli.options import HERE, Config, DryRun, Json, opt
 from hitl.errors import BadSettings, HitlError, MissingToken
 from hitl.formatting import subject_of
-from hitl.project import lease_seconds, opened, recalled, require_place, stored
+from hitl.project import lease_seconds, opened, require_place, stored
 
 if TYPE_CHECKING:
     from hitl.cycle import CycleReport, Unchanged
     from hitl.operations import Judgement
-    from hitl.platform import Operation, PullSummary, Question, Receipt
+    from hitl.platform import Operation, PullSummary, Receipt
     from hitl.settings import Settings
-    from hitl.store import Store
     from hitl.store.learned import Training
 
 AcceptDeletions = Annotated[bool, opt("Tables: accept that rows are gone, however many.", "--accept-deletions")]
@@ -145,12 +144,18 @@ def plan(
 ) -> None:
     """Plan who should label what next, from the stored labels. The next push sends the plan."""
     from hitl import cycle
+    from hitl.connectors.catalog import connector_of
     from hitl.events.sender import deliver
-    from hitl.project import item_names
+    from hitl.project import item_names, stored_questions
+    from hitl.status import as_of
 
     with stored(config) as (settings, store), show.progress(as_json) as progress:
         require_unread(config, settings, [output])
-        questions, names = _questions(settings, store, config.parent), item_names(settings, store)
+        questions, names = stored_questions(settings, store), item_names(settings, store)
+        if not dry_run:
+            with suppress(MissingToken):
+                require_place(store, settings.name, connector_of(settings.source, config.parent))
+        age = as_of(store, settings.name)
         # Hold the lease, because nothing may be pulled or planned between estimating and recording.
         with nullcontext() if dry_run else store.lease(settings.name) as lease:
             judgement = cycle.judge(settings, store, questions, progress)
@@ -161,27 +166,7 @@ def plan(
         judgement = judgement.named(names)
         if output is not None:
             judgement.plan.write(output)
-    _show_plan(judgement, settings, as_json, dry_run)
-
-
-def _questions(settings: Settings, store: Store, folder: Path) -> tuple[Question, ...]:
-    """Return the questions of the platform, or those of the last run if the platform's token is missing.
-
-    Raises MissingToken if there was no run.
-    """
-    from hitl.connectors.catalog import connector_of
-    from hitl.report.stored import asked_before
-
-    try:
-        connector = connector_of(settings.source, folder)
-    except MissingToken as missing:
-        latest = store.latest(settings.name)
-        if latest is None:
-            raise
-        show.warning(f"{missing}. Without it the classes are taken to be those of the last cycle")
-        return asked_before(latest[0])
-    require_place(store, settings.name, connector)
-    return recalled(connector, store, settings.name).questions()
+    _show_plan(judgement, settings, as_json, dry_run, age)
 
 
 def push(
@@ -195,12 +180,16 @@ def push(
     """Send the plan and the consensus to the platform."""
     from hitl import operations
 
-    with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        if dry_run:
+    if dry_run:
+        with stored(config) as (settings, store):
             show_operations(store.pending(settings.name), as_json)
-            return
-        with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
-            receipts = tuple(operations.push(lease, store, connector, progress, verify=verify))
+        return
+    with (
+        opened(config) as (settings, store, connector),
+        show.progress(as_json) as progress,
+        store.lease(settings.name, seconds=lease_seconds(connector)) as lease,
+    ):
+        receipts = tuple(operations.push(lease, store, connector, progress, verify=verify))
     show_receipts(receipts, as_json)
 
 
@@ -217,13 +206,11 @@ def run(
     """
     from hitl import cycle
     from hitl.events.sender import delivering
-    from hitl.project import item_names
 
+    if dry_run:
+        plan(config, dry_run=True, as_json=as_json)
+        return
     with opened(config) as (settings, store, connector), show.progress(as_json) as progress:
-        if dry_run:
-            judgement = cycle.judge(settings, store, connector.questions(), progress)
-            _show_plan(judgement.named(item_names(settings, store)), settings, as_json, dry_run)
-            return
         if accept_deletions:
             connector.accept_deletions()
         with delivering(settings, store):
@@ -298,12 +285,13 @@ def _trainings(trainings: Mapping[str, Training]) -> list[str]:
     return lines
 
 
-def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run: bool) -> None:
+def _show_plan(judgement: Judgement, settings: Settings, as_json: bool, dry_run: bool, age: str) -> None:
     def data() -> dict[str, Any]:
         metrics = show.without_passwords(judgement.metrics)
-        return {"dry_run": dry_run, "metrics": metrics, "plan": json.loads(judgement.plan.to_json())}
+        return {"dry_run": dry_run, "as_of": age, "metrics": metrics, "plan": json.loads(judgement.plan.to_json())}
 
     def lines() -> Iterator[show.Line]:
+        yield age
         yield str(judgement.plan)
         yield from _who(judgement, settings)
         if judgement.plan.asks:

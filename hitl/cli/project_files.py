@@ -13,7 +13,7 @@ from hitl.cli.evidence import Given, annotator_table, files_for, require_unread,
 from hitl.cli.options import HERE, AnnotatorsOutput, Config, DryRun, OneQuestion, SavedConsensus, grouped, opt
 from hitl.cli.project import show_operations, show_receipts
 from hitl.errors import BadSettings
-from hitl.project import opened
+from hitl.project import opened, stored
 
 if TYPE_CHECKING:
     from hitl.platform import Operation
@@ -80,13 +80,14 @@ def export(
 ) -> None:
     """Write the labels of the last run: one row per item, with its confidence and number of answers."""
     from hitl.export import asked_table, label_tables
+    from hitl.inputs_digest import result_changed
     from hitl.kinds.kind import kind_of, multiple_choices
     from hitl.operations import Judgement
-    from hitl.project import item_names, stored_evidence
+    from hitl.project import item_names, stored_evidence, stored_questions
     from hitl.tables.write import require_writable, write_table
 
     require_writable(output, annotators_output, annotations, asked)
-    with opened(config) as (settings, store, connector):
+    with stored(config) as (settings, store):
         latest = store.latest(settings.name)
         if latest is None:
             raise BadSettings("export: no run yet; run `hitl run` (or `hitl plan`) first")
@@ -95,7 +96,7 @@ def export(
         if question is not None and question not in {*results, *controls}:
             raise BadSettings(f"--question {question!r} is not one of {', '.join({**controls, **results})}")
         own_ids = item_names(settings, store)
-        evidence = stored_evidence(settings, store, connector.questions())
+        evidence = stored_evidence(settings, store, stored_questions(settings, store))
         wanted = results if question is None else controls.get(question, {question: question}).values()
         layers = [name for name, one in evidence.items() if one.parts and one.parts.question.name == question]
         chosen = {name: results[name] for name in layers or wanted if name in results}
@@ -103,11 +104,10 @@ def export(
         if gone:
             raise BadSettings(f"export: the project no longer asks {', '.join(gone)}; run `hitl run` first")
         evidence = {name: evidence[name] for name in chosen}
-        judged = store.last_cycle(settings.name)
-        if judged is not None and judged.revision not in (None, store.revision(settings.name)):
-            show.warning(
-                "New labels arrived after the last run and are not in this file. Run `hitl run` first to include them"
-            )
+        summary = store.last_cycle(settings.name)
+        assert summary is not None
+        if summary.basis is not None and result_changed(settings, store):
+            show.warning("labels, settings or files have changed since the last run and are not in it: run `hitl run`")
         judgement = Judgement(evidence, chosen, last, done=store.done_by_question(settings.name))
         tables = label_tables(judgement, store.items(settings.name), own_ids)
         answered = {one.parts.question.name if one.parts else name: one for name, one in evidence.items()}
@@ -121,7 +121,8 @@ def export(
         if asked is not None:
             write_table(asked, asked_table(store.asks(settings.name), own_ids))
         write_tables(annotations, answer_tables)
-    show.result({}, show.wrote(written), as_json=False)
+    age = f"labels as of {summary.recorded_at:%Y-%m-%d %H:%M} UTC, the last run"
+    show.result({}, [*show.wrote(written), age], as_json=False)
 
 
 @grouped
@@ -132,19 +133,24 @@ def report(
     config: Config = HERE,
 ) -> None:
     """Write an HTML report: the state of the project, who needs training, contested items, the plan."""
+    from hitl.project import stored_questions
     from hitl.report import QuestionPage, Report, write
     from hitl.report.stored import stored_report
+    from hitl.status import as_of
     from hitl.tables.write import require_folder
 
     require_folder(output)
+    lines: list[str] = []
     if given.annotations is None:
         given.need_project("report", config, consensus=consensus)
-        with opened(config) as (settings, store, connector):
+        with stored(config) as (settings, store):
             require_unread(config, settings, [output])
-            page = stored_report(settings, store, connector.questions())
-            page = replace(page, links=connector.workplaces().links)
+            page = stored_report(settings, store, stored_questions(settings, store))
+            pages = store.workplaces(settings.name)
+            page = replace(page, links={} if pages is None else pages.links)
+            lines = [as_of(store, settings.name)]
     else:
         question = QuestionPage("label", *given.judged("report", consensus, output))
         page = Report(given.annotations.stem, (question,), command=f"hitl report {given.annotations}")
     write(page, output)
-    show.result({}, show.wrote([output]), as_json=False)
+    show.result({}, [*show.wrote([output]), *lines], as_json=False)

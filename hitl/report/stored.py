@@ -15,7 +15,6 @@ from hitl.settings import Settings
 
 if TYPE_CHECKING:
     from hitl.annotations import Name
-    from hitl.consensus import Consensus
     from hitl.store import Store
 
 
@@ -43,14 +42,6 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
 def text_of(data: Mapping[str, Any]) -> str:
     """Join the text fields of an item into one line."""
     return " — ".join(" ".join(value.split()) for value in data.values() if isinstance(value, str))
-
-
-def asked_before(results: Mapping[str, Consensus]) -> tuple[Question, ...]:
-    """Return the questions that these results answer, each once. A question about parts may have several results."""
-    asked = (
-        result.question or Question(name, result.classes, result.annotators.options) for name, result in results.items()
-    )
-    return tuple(dict.fromkeys(asked))
 
 
 def shares(metrics: Mapping[str, Any]) -> dict[str, float]:

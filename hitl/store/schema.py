@@ -3,7 +3,7 @@
     project      one row per project: its lease (epoch, owner, until), the cursor, problems of the latest pull, the
                  last failure, the page where annotators answer, this store's mark on the orders it pushes, the features
                  that are complete, the last trainings, the push in progress, the revision, when a run last found no
-                 news, and what events have reported
+                 news, what events have reported, and the questions of the last pull
     item, annotator, annotation, prediction     pulled rows, keyed by the platform's own keys
     snapshot                                    derived from rows: the answers per question, and item digests
     vector                                      features of items, keyed also by how they were computed
@@ -84,7 +84,7 @@ project = table(
     *columns(TEXT, "cursor", "failure", "source", "workplaces", "mark", "features", "learned", "pushing", null=True),
     *columns(INTEGER, "revision", null=True),
     *columns(NUMBER, "looked_at", null=True),
-    *columns(TEXT, "told", null=True),
+    *columns(TEXT, "told", "questions", null=True),
     with_rowid=False,
 )
 

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from hitl.errors import HitlError
 from hitl.formatting import masked, shown_names
 from hitl.plan import Rework
-from hitl.platform import Cursor, Page, Pages, PullSummary
+from hitl.platform import Cursor, Page, Pages, PullSummary, Question
 from hitl.store import pages
 from hitl.store.events import Announced, Announcement, announce
 from hitl.store.evidence import EvidenceStore
@@ -111,6 +111,24 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         """Return how many pages have changed the project's stored data."""
         query = sa.select(projects.c.revision).where(projects.c.project == project)
         return int(self.database.scalar(query) or 0)
+
+    def note_questions(self, lease: Lease, questions: tuple[Question, ...]) -> None:
+        """Store the questions that the project asks, if they have changed."""
+        rows = [[each.name, [*each.classes], [*each.options], each.kind, each.field] for each in questions]
+        if rows != self._noted("questions", lease.project):
+            self._note(lease, questions=json.dumps(rows))
+
+    def questions(self, project: str) -> tuple[Question, ...] | None:
+        """Return the questions as of the last pull, or None before the first."""
+        rows = self._noted("questions", project)
+        if rows is None:
+            return None
+        return tuple(Question(name, (*classes,), (*options,), *more) for name, classes, options, *more in rows)
+
+    def changed_since_run(self, project: str) -> bool:
+        """Return True if a pull has changed stored data since the last run."""
+        last = self.last_cycle(project)
+        return last is not None and last.revision not in (None, self.revision(project))
 
     def problems(self, project: str) -> list[str]:
         """Return unreadable annotations, and problems of the latest pull that brought a page (the first hundred)."""

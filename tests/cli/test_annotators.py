@@ -178,7 +178,7 @@ def test_a_project_is_judged_by_its_last_cycle(run: Run, project: Path, monkeypa
     monkeypatch.setattr("hitl.models.registry.combiner", never)
     code, out, err = run("annotators", "--output", "people.csv")
     assert (code, err) == (0, "")
-    assert "judged by the last cycle" in out
+    assert ", the last run\n" in out
     assert "always 'cow'" in out
     assert read_table("people.csv", ["annotator"]).num_rows == 8
     found = json.loads(run("annotators", "--json")[1])
@@ -193,6 +193,6 @@ def test_new_labels_since_the_last_cycle_are_combined_first(run: Run, project: P
     assert run("pull")[0] == 0
     code, out, _ = run("annotators")
     assert code == 0
-    assert "something changed since the last cycle" in out
+    assert "combined now, because labels, settings or files have changed since" in out
     assert "gus" in out
     assert json.loads(run("status", "--json")[1])["cycles"] == 1

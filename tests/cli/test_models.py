@@ -163,7 +163,7 @@ def test_a_project_with_a_model(run: Run, tables: Path) -> None:
     assert run("run")[0] == 0
     code, out, err = run("models")
     assert (code, err) == (0, "")
-    assert "judged by the last cycle" in out
+    assert ", the last run\n" in out
     assert "annotators, net" in run("models", "--details")[1]
     found = json.loads(run("models", "--json", "--output", "models.csv")[1])
     (name,) = found["questions"]

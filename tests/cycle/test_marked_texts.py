@@ -125,7 +125,7 @@ def test_an_export_has_the_texts_that_are_as_they_were_judged(run: Run, tmp_path
     assert run("pull", "--accept-deletions")[0] == 0
     code, _, err = run("export", "labels.csv", "--annotations", "answers.csv")
     assert code == 0, err
-    assert err.startswith("hitl: warning: something changed since the last cycle"), "one line"
+    assert err.startswith("hitl: warning: labels, settings or files have changed"), "one line"
     assert err.count("\n") == 1
     found = [(row["document"], row["text"]) for row in read_table("labels.csv").to_pylist()]
     assert found == [("t1", "Acme Paris"), ("t1", "Paris"), ("t1", "Ada"), ("t2", None)]

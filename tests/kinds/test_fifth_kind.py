@@ -26,7 +26,7 @@ from hitl.models.combiner import Combiner
 from hitl.parts import Part
 from hitl.platform import Question
 from hitl.report.page import render
-from hitl.report.stored import asked_before, stored_report
+from hitl.report.stored import stored_report
 from hitl.settings import Settings
 from hitl.store import Store
 from tests.cycle.marked import Platform
@@ -109,13 +109,13 @@ def test_it_goes_through_evidence_consensus_operations_export_and_report(tmp_pat
         report = cycle.run(settings, store, platform)
         again = cycle.run(settings, store, platform)
         latest = store.latest("p")
+        assert store.questions("p") == (QUESTION,)
         page = render(stored_report(settings, store, (QUESTION,)))
         table = label_tables(report.judgement, store.items("p"), {"a": "photo a"})["ball"]
     assert report.pulled.problems == ()
     assert again.changed == 0, "the consensus is the one that was pushed"
     assert latest is not None
     assert latest[0]["ball"].parts == report.judgement.results["ball"].parts
-    assert asked_before(latest[0]) == (QUESTION,)
     (pushed,) = (operation for operation in platform.pushed if operation.kind == "consensus")
     rows = {row["item"]: row["parts"] for row in pushed.payload["questions"]["ball"]}
     assert {item: [(part["x"], part["y"], part["label"]) for part in parts] for item, parts in rows.items()} == {

@@ -1,8 +1,7 @@
 """Serve projects, each with its store and newest snapshot. A thread keeps the snapshots up to date.
 
 Every `EVERY` seconds, the thread checks the store's revision and the number of the last run. It loads a new snapshot if
-one of them has changed. Meanwhile, requests read the previous snapshot. The platform is asked for its questions once
-per run. If it does not respond, the questions received last are shown.
+one of them has changed. Meanwhile, requests read the previous snapshot. The platform is not contacted.
 """
 
 from __future__ import annotations
@@ -13,17 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hitl.connectors.catalog import connector_of
-from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError
+from hitl.errors import BadSettings, HitlError
 from hitl.events.sender import address_rows
 from hitl.formatting import masked
-from hitl.project import recalled
 from hitl.service.loops import Project
 from hitl.service.web.snapshot import Snapshot, snapshot_of
 from hitl.tables.limits import within
 
 if TYPE_CHECKING:
-    from hitl.platform import Question
     from hitl.service.loop import ProjectLoop
     from hitl.service.web.background import Work
 
@@ -43,7 +39,6 @@ class Watched(Project):
         self.work: Work | None = None  # the action in progress, or the last one
         self.loads, self.load_seconds, self._loaded_at = 0, 0.0, 0.0
         self._seen: tuple[int, int] | None = None  # revision and number of the last run in the snapshot
-        self._questions: tuple[Question, ...] | None = None
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -69,7 +64,7 @@ class Watched(Project):
                     return False
                 start = time.monotonic()
                 with within(self.settings.limits.limits()):
-                    self.snapshot = snapshot_of(self.settings, self.store, self._current_questions(now[1]))
+                    self.snapshot = snapshot_of(self.settings, self.store)
             except HitlError as error:
                 self.trouble = masked(str(error))
                 return False
@@ -81,16 +76,6 @@ class Watched(Project):
     def rests(self) -> bool:
         """True if loading now would take more than `SHARE` of the time."""
         return time.monotonic() < self._loaded_at + self.load_seconds * (1 / SHARE - 1)
-
-    def _current_questions(self, cycle: int) -> tuple[Question, ...] | None:
-        """Return the questions that the platform sent last, or None if it has not sent any yet."""
-        if self._questions is None or (self._seen is not None and cycle != self._seen[1]):
-            try:
-                connector = connector_of(self.settings.source, self.config.parent)
-                self._questions = recalled(connector, self.store, self.name).questions()
-            except (PlatformError, MissingToken):
-                pass
-        return self._questions
 
 
 class Projects(Mapping[str, Watched]):

@@ -25,18 +25,18 @@ from scipy.special import softmax
 
 from hitl.annotations import Floats, Ints, Name
 from hitl.connectors.label_studio.predictions import SUGGESTS
-from hitl.errors import BadEvidence, BadInput, IgnoredEvidence
+from hitl.errors import BadEvidence, IgnoredEvidence
 from hitl.metrics import DIGITS, expected_accuracy
 from hitl.models.analysis.information import information
 from hitl.models.combiner import Applicable, name_of, seen_by
 from hitl.models.registry import chosen
 from hitl.operations import consensus_rows, named_plan, named_result
 from hitl.plan import DoneItems
-from hitl.platform import Question, silent
-from hitl.project import combined, is_over, item_names, one_fit, stored_evidence
+from hitl.platform import silent
+from hitl.project import combined, is_over, item_names, one_fit, stored_evidence, stored_questions
 from hitl.report.contents import QuestionPage
 from hitl.report.measures import contested, typical_confusions
-from hitl.report.stored import asked_before, text_of
+from hitl.report.stored import text_of
 
 if TYPE_CHECKING:
     from hitl.active.stopping.rules import Expected
@@ -212,17 +212,15 @@ class Snapshot(_Prepared):
         return next(iter(self.views.values())) if question is None else self.views[question]
 
 
-def snapshot_of(settings: Settings, store: Store, questions: tuple[Question, ...] | None = None) -> Snapshot:
-    """Read the project as it is stored now; `questions` None: those of the last run.
+def snapshot_of(settings: Settings, store: Store) -> Snapshot:
+    """Read the project as it is stored now.
 
     If labels have arrived since the last run, the parameters it fitted are applied to them. Nothing is recorded. Raises
-    BadInput if nothing is stored, or if `questions` is None before the first run.
+    BadInput before the first pull.
     """
     project, revision, latest = settings.name, store.revision(settings.name), store.latest(settings.name)
-    if questions is None and latest is None:
-        raise BadInput(f"project {project!r}: no cycle yet; run `hitl run` first")
     before = {} if latest is None else latest[0]
-    evidence = stored_evidence(settings, store, questions or asked_before(before))
+    evidence = stored_evidence(settings, store, stored_questions(settings, store))
     results = current_results(settings, store, evidence, before)
     names, table = item_names(settings, store), store.items(project)
     keys = tuple(table.column("item").to_pylist())

@@ -64,7 +64,7 @@ class Backend:
         """One cycle, and what is served afterwards."""
         connector = self.project.connect(abstain=("Unsure",))
         cycle.run(self.settings, self.store, connector)
-        self.one.snapshot = snapshot_of(self.settings, self.store, connector.questions())
+        self.one.snapshot = snapshot_of(self.settings, self.store)
 
     def suggest(self, what: str) -> None:
         self.settings = self.settings.model_copy(update={"serve": ServeSettings.model_validate({"suggest": what})})

@@ -50,7 +50,8 @@ def stored(folder: Path, page: Page, config: str = CONFIG, suggest: str = "model
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         with store.lease("p") as lease:
             store.save_page(lease, page)
-        return snapshot_of(settings, store, parse(config).questions)
+            store.note_questions(lease, parse(config).questions)
+        return snapshot_of(settings, store)
 
 
 def rows(
