@@ -34,8 +34,6 @@ BUSY_SECONDS = 30
 """Seconds that a SQLite writer waits for another writer."""
 
 SOUND_SECONDS = 3600.0
-"""Seconds for which a SQLite file that was found sound is not checked again by this process."""
-
 CONNECT_SECONDS = 10
 """Seconds to try to reach PostgreSQL, unless the address sets `connect_timeout`."""
 
@@ -43,7 +41,7 @@ _SQLITE = "sqlite:///"
 _EXPECTED = "expected sqlite:///folder/hitl.db or postgresql://user:password@host/database"
 
 _sound: dict[str, float] = {}
-"""SQLite file -> when it was last found sound, by the monotonic clock."""
+"""SQLite file -> when this process last found it sound, by the monotonic clock."""
 
 _MIGRATION_LOCK = 0x6869_746C
 """Key of the PostgreSQL advisory lock that is held while the schema changes: "hitl" in ASCII."""
@@ -156,7 +154,7 @@ class Database:
             self._has_new_statistics = True
 
     def require_sound(self) -> None:
-        """Raise StoreError if pages of a SQLite file are damaged. Files found sound within the last hour are skipped.
+        """Raise StoreError if pages of a SQLite file are damaged, unless it was found sound in the last SOUND_SECONDS.
 
         This reads the whole file, about a second per GB. Damage inside a value is not noticed.
         """
