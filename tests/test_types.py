@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 SCRIPT = """\
 import pandas as pd
@@ -43,6 +45,7 @@ EXPECTED = [
 ]
 
 
+@pytest.mark.journey  # mypy from an empty cache takes a minute
 def test_a_script_of_a_user_is_checked(tmp_path: Path) -> None:
     package = tmp_path / "hitl"  # as it is installed: three of its packages lie beside it here
     package.mkdir()
