@@ -1,4 +1,6 @@
-"""List the kinds of source that hitl.toml can name. Each is a connector class with its own settings.
+"""List the kinds of source that hitl.toml can name, and the formats of other tools' exports.
+
+Each source is a connector class with its own settings. `hitl.connectors.exports` describes importers.
 
 Another package can add a connector with one class that has `Settings` and `open`, and with one entry point:
 
@@ -27,6 +29,31 @@ CONNECTORS = Registry(
     },
 )
 """Kind of source -> location of its connector class."""
+
+IMPORTERS = Registry(
+    "hitl.importers",
+    "--format",
+    {
+        "label-studio": "hitl.connectors.exports.label_studio:LabelStudio",
+        "label-studio-table": "hitl.connectors.exports.label_studio_table:LabelStudioTable",
+        "prodigy": "hitl.connectors.exports.prodigy:Prodigy",
+        "argilla": "hitl.connectors.exports.argilla:Argilla",
+        "doccano": "hitl.connectors.exports.doccano:Doccano",
+        "labelbox": "hitl.connectors.exports.labelbox:Labelbox",
+        "ground-truth": "hitl.connectors.exports.ground_truth:GroundTruth",
+        "ground-truth-manifest": "hitl.connectors.exports.ground_truth_manifest:Manifest",
+        "mturk": "hitl.connectors.exports.mturk:MTurk",
+        "zooniverse": "hitl.connectors.exports.zooniverse:Zooniverse",
+        "appen": "hitl.connectors.exports.appen:Appen",
+        "toloka": "hitl.connectors.exports.toloka:Toloka",
+        "crowd-kit": "hitl.connectors.exports.crowd_kit:CrowdKit",
+        "cvat": "hitl.connectors.exports.cvat:CVAT",
+    },
+)
+"""Name of a format -> location of its importer."""
+
+TABLE = "table"
+"""Value of --format for a table with the columns item, annotator and label."""
 
 
 class ConnectorClass(Protocol):

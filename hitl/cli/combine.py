@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hitl.consensus import Consensus
 
-FOR_SPANS = ("annotations", "method", "paper", "truth", "item", "annotator", "label")
+FOR_SPANS = ("annotations", "method", "paper", "truth", "item", "annotator", "label", "format", "question")
 """Options of `Given` that are allowed for files of spans."""
 
 
@@ -94,7 +94,7 @@ def combine(
     if given.annotations is None:
         given.need_project("combine", config, save=save, texts=texts)
         made = _project(config, results)
-    elif texts is not None or _has_spans(given.annotations, given.item):
+    elif texts is not None or _has_spans(given, given.annotations):
         made = _spans(given, texts, save)
     else:
         made = _files(given)
@@ -164,12 +164,14 @@ def _project(config: Path, wanted: Results) -> Combined:
 # -- spans of texts and of time ----------------------------------------------------------------------------
 
 
-def _has_spans(path: Path, item: str) -> bool:
+def _has_spans(given: Given, path: Path) -> bool:
     """Return True if a file of annotations has the columns start and end, and documents instead of items."""
     from hitl.tables.read import column_names
 
+    if given.export is not None:
+        return given.export.of_spans
     columns = {*column_names(path)} if path.exists() else set()
-    return {"start", "end", _document(item)} <= columns and "item" not in columns
+    return {"start", "end", _document(given.item)} <= columns and "item" not in columns
 
 
 def _document(item: str) -> str:
@@ -189,10 +191,9 @@ def _spans(given: Given, texts: Path | None, save: Path | None) -> Combined:
         "--paper, --item (the document), --annotator, --label, --output",
     )
     columns = {"document": _document(given.item), "annotator": given.annotator, "label": given.label}
-    spans, whole, truth = (
-        None if path is None else read_table(path, [*columns.values(), "text"])
-        for path in (given.annotations, texts, given.truth)
-    )
+    files = (given.annotations if given.export is None else None, texts, given.truth)
+    spans, whole, truth = (None if path is None else read_table(path, [*columns.values(), "text"]) for path in files)
+    spans = spans if given.export is None else given.export.table
     labels = read_labels(spans, whole, truth, **columns)
     if labels.merged:
         show.warning(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,13 +12,15 @@ import typer
 
 from hitl.cli import options as flags
 from hitl.cli import show
-from hitl.cli.options import HERE, opt, refuse
+from hitl.cli.options import HERE, one_of, opt, refuse
+from hitl.connectors.catalog import IMPORTERS, TABLE
 from hitl.errors import BadSettings, BadTable
 from hitl.formatting import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from hitl.connectors.exports.labels import Labels
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.settings import Settings
@@ -37,7 +40,9 @@ class Files:
 
     annotations: Annotated[
         Path | None,
-        typer.Argument(help="Annotations (CSV, JSON Lines, Parquet), or a folder of shards. Omit inside a project."),
+        typer.Argument(
+            help="Annotations: a table (.csv, .jsonl, .parquet), another tool's export, or shards. Omit in a project."
+        ),
     ] = None
     method: flags.Method = None
     paper: Annotated[bool, opt("Use the settings of the method's paper instead of hitl's defaults.")] = False
@@ -55,6 +60,10 @@ class Files:
         None
     )
     truth: Annotated[Path | None, opt("Known answers: columns item, label.")] = None
+    format: Annotated[
+        str | None, one_of("Format of the annotations, if it is not recognized, one of: {}.", (TABLE, *IMPORTERS))
+    ] = None
+    question: Annotated[str | None, opt("Which question, if another tool's export has several.")] = None
 
 
 @dataclass(frozen=True)
@@ -120,10 +129,32 @@ class Given(Columns, Files):
                 "annotations.csv`"
             )
 
+    @cached_property
+    def export(self) -> Labels | None:
+        """Labels of another tool's export, or None if the annotations are a table. Says how the file was read."""
+        from hitl.connectors.exports import read_export
+
+        assert self.annotations is not None
+        columns = (self.item, self.label) if self.anonymous else (self.item, self.annotator, self.label)
+        chosen = None if self.item == Columns.item else self.item
+        read = read_export(self.annotations, columns, format=self.format, question=self.question, item=chosen)
+        if read is None:
+            if self.question is not None:
+                raise BadSettings(
+                    f"--question: {self.annotations} is read as a table; --label names its column of labels"
+                )
+            return None
+        if self.time is not None:
+            raise BadSettings(f"--time: the times of {self.annotations} are read from the export; leave it out")
+        show.note(read.summary)
+        show.problems(read.problems)
+        return read
+
     def evidence(self) -> Evidence:
         """Read the evidence from the files. Warn about contradictory labels and unused columns. Raises HitlError."""
         import pyarrow as pa
 
+        from hitl.connectors.exports.labels import DURATION, TIME
         from hitl.evidence import Evidence
         from hitl.models.graphs.neighbours import nearest_neighbours
         from hitl.tables.edges import COLUMNS, NEIGHBOUR
@@ -137,10 +168,8 @@ class Given(Columns, Files):
         classes, options = (None if each is None else reader.names("label", each) for each in self.labels)
         table, wide = self._labels_table(reader)
         models = self._models(classes, reader)
-        truth = features = graph = None
-        if self.truth is not None:
-            truth = _read(self.truth, [self.item, self.label], TRUTH_COLUMNS)
-            truth = reader.clean(truth, {self.item: "item", self.label: "label"})
+        features = graph = None
+        truth = self._truth(reader)
         if self.features is not None:
             names, x_nd = read_vectors(self.features, self.item)
             features = reader.clean(pa.table({self.item: names}), {self.item: "item"})
@@ -159,7 +188,7 @@ class Given(Columns, Files):
             item=self.item,
             label=self.label,
             annotator=None if self.anonymous else self.annotator,
-            time=self.time,
+            **({"time": self.time} if self.export is None else {"time": TIME, "duration": DURATION}),
             classes=classes,
             options=options,
             items=None if wide is None else items_of(wide, others, self.item),
@@ -188,6 +217,10 @@ class Given(Columns, Files):
 
         names = {self.item: "item", self.label: "label"} | ({} if self.anonymous else {self.annotator: "annotator"})
         assert self.annotations is not None
+        if self.export is not None:
+            if self.export.of_spans:
+                raise BadTable(f"{self.annotations}: holds spans, which only `hitl combine` reads")
+            return reader.clean(self.export.table, names), None
         table = read_table(self.annotations, list(names))
         if not {"annotator", "label", "time", "anonymous"} & {*self.other_than()} and is_wide(
             table, self.item, {self.annotator, self.label}
@@ -210,6 +243,22 @@ class Given(Columns, Files):
             seconds = seconds_of(table.column(name), name, self.day_first, place_in(table))
             table = table.set_column(table.column_names.index(name), name, pa.array(seconds))
         return table, None
+
+    def _truth(self, reader: NameReader) -> pa.Table | None:
+        """Return the known answers: those of --truth, and those that an export marks for other items."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        names = {self.item: "item", self.label: "label"}
+        given = own = None
+        if self.truth is not None:
+            given = reader.clean(_read(self.truth, list(names), TRUTH_COLUMNS), names)
+        if self.export is not None and self.export.truth is not None:
+            own = reader.clean(self.export.truth, names)
+        if given is None or own is None:
+            return own if given is None else given
+        others = own.filter(pc.invert(pc.is_in(own.column(self.item), value_set=given.column(self.item))))
+        return pa.concat_tables([given.select(list(names)), others])
 
     def consensus(self, evidence: Evidence) -> Consensus:
         """Fit the method. There is no warning about unused features if --neighbours built a graph from them."""

@@ -81,7 +81,7 @@ def require_harmless(path: Path, kind: str) -> None:
             with gzip.open(path) as file:
                 while size <= most and (block := file.read(1 << 22)):
                     size += len(block)
-        elif kind in ("xlsx", "npz") and zipfile.is_zipfile(path):
+        elif kind in ("xlsx", "npz", "zip") and zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 size = sum(member.file_size for member in archive.infolist())  # the library enforces these sizes
     except (OSError, EOFError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:

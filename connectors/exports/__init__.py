@@ -1,0 +1,72 @@
+"""Read the exports of other labeling tools as tables of labels. One module per tool, which finds the answers.
+
+Another package adds a tool by an entry point, a class as `hitl.connectors.exports.export.Importer` describes it:
+
+    [project.entry-points."hitl.importers"]
+    their-tool = "their_package.their_tool:TheirTool"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from hitl.connectors.catalog import IMPORTERS, TABLE
+from hitl.connectors.exports.export import Export, Importer, Record
+from hitl.connectors.exports.labels import Labels, labels_of
+from hitl.connectors.exports.records import kind_of, records
+from hitl.errors import BadTable
+from hitl.formatting import listed
+from hitl.tables.read import READ
+from hitl.tables.write import suffix_of
+
+FIRST = 50
+"""Records by which a format is recognized."""
+
+
+def read_export(
+    path: Path,
+    columns: tuple[str, ...],
+    *,
+    format: str | None = None,
+    question: str | None = None,
+    item: str | None = None,
+) -> Labels | None:
+    """Read the export of another tool, or return None if the file is a table with these columns, or no known export.
+
+    `columns` name the item, the annotator and the label; the result has them too. `format` is a name in IMPORTERS;
+    otherwise the format is recognized by its fields. `question` chooses one of several questions, and `item` the field
+    that names the items. Raise BadTable, naming the flag to use, if the format or the question is ambiguous.
+    """
+    if format == TABLE or not path.exists():
+        return None
+    kind = kind_of(path)
+    if kind is None:
+        if format is None:
+            return None
+        raise BadTable(f"{path}: not JSON, XML or a table; expected an export, as --format {format} says")
+    export = Export(path, kind, lambda: iter(()), question, item)
+    read: Callable[[], Iterator[Record]] = partial(records, path, kind, export.cannot_read)
+    export.records = read
+    first = [record.fields for record in islice(read(), FIRST)]
+    names = frozenset(name for fields in first for name in fields)
+    if format is None and names.issuperset(columns):
+        return None
+    if format is not None:
+        importer: Importer = IMPORTERS.load(format)()
+        return labels_of(importer, export, columns)
+    matching = {name: made for name in IMPORTERS if (made := IMPORTERS.load(name)()).matches(kind, names, first)}
+    if len(matching) > 1:
+        titles = ", ".join(f"--format {name} ({made.title})" for name, made in matching.items())
+        raise BadTable(f"{path}: may be an export of several tools; choose one: {titles}")
+    if matching:
+        return labels_of(next(iter(matching.values())), export, columns)
+    if kind == "table" or suffix_of(path) in READ:
+        return None
+    raise BadTable(
+        f"{path}: no export that hitl knows; its records have the fields {listed(sorted(names)) or '(none)'}. Name the "
+        f"format with --format, one of {', '.join(IMPORTERS)}; or save a table (.csv, .jsonl, .parquet) of item, "
+        "annotator and label"
+    )

@@ -1,0 +1,220 @@
+"""An export of another tool as its importer sees it, and the answers that the importer finds in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import mktime_tz, parsedate_tz
+from pathlib import Path
+from typing import Any, Protocol
+
+from hitl.errors import BadTable
+from hitl.formatting import counted, listed
+from hitl.parts import Place
+
+Span = tuple[Place, Place, str]
+"""Start, end and label."""
+
+_TIMES = ("%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M")
+"""Formats of times beside ISO 8601 and those of `parsedate_tz`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer of one annotator to one question about one item.
+
+    Attributes:
+        annotator: None if the export does not say who answered.
+        choices: chosen labels.
+        several: True if the question allows several choices, even if this answer has fewer.
+        spans: spans that the annotator marked, or None if the question is about the whole item.
+        text: text in which the spans are; None for recordings.
+        time: anything that `seconds` reads.
+        known: True for ground truth, which is not an annotator's answer.
+    """
+
+    item: str
+    question: str
+    annotator: str | None
+    choices: tuple[str, ...] = ()
+    several: bool = False
+    spans: tuple[Span, ...] | None = None
+    text: str | None = None
+    time: object = None
+    duration: object = None
+    known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of an export: a JSON object, a row of a table, or an XML element.
+
+    Attributes:
+        fields: its content.
+        place: returns its location, for messages.
+        source: name of the file without its suffix, which for some tools is the annotator.
+    """
+
+    fields: Mapping[str, Any]
+    place: Callable[[], str]
+    source: str
+
+
+@dataclass(eq=False)
+class Export:
+    """Content of an export file.
+
+    Attributes:
+        path: the file.
+        kind: "json", "table" or "xml".
+        records: returns an iterator over the records, from the beginning.
+        question: question that the user chose, or None.
+        item: field that the user chose to name the items, or None for the importer's own.
+        skipped: what was left out -> how often.
+        problems: messages about unreadable records, as keys.
+    """
+
+    path: Path
+    kind: str
+    records: Callable[[], Iterator[Record]]
+    question: str | None = None
+    item: str | None = None
+    skipped: Counter[str] = field(default_factory=Counter)
+    problems: dict[str, None] = field(default_factory=dict)
+
+    def cannot_read(self, message: str) -> None:
+        """Count a record that cannot be read, once, and keep the message about it."""
+        if message not in self.problems:
+            self.skipped["unreadable record"] += 1
+            self.problems[message] = None
+
+    def wants(self, question: str) -> bool:
+        """Return True unless the user chose another question. "topic=sports" is a question about "topic"."""
+        return self.question is None or self.question == question or self.question.startswith(f"{question}=")
+
+    def item_of(self, fields: Mapping[str, Any], otherwise: object) -> str:
+        """Return the name of the item: `otherwise`, or the field that the user chose, at the top or one level below."""
+        value = otherwise
+        if self.item is not None:
+            inner = [each for each in fields.values() if isinstance(each, Mapping)]
+            place = next((each for each in (fields, *inner) if self.item in each), None)
+            if place is None:
+                raise BadTable(f"{self.path}: no field {self.item!r} (--item); found {listed(list(fields))}")
+            value = place[self.item]
+        if value is None or value == "" or isinstance(value, dict | list):
+            raise ValueError("it has no item")
+        return str(value)
+
+    @contextmanager
+    def part(self, record: Record, name: str = "") -> Iterator[None]:
+        """Skip what cannot be read within the block: count it, and keep a message that names its location."""
+        try:
+            yield
+        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            self.cannot_read(f"{record.place()}{name and f', {name}'}: {reason[:200]}")
+
+
+class Importer(Protocol):
+    """Reads the exports of one tool.
+
+    Attributes:
+        title: the tool and its format.
+        items, annotators: what a count of items and annotators is about, and the fields that name them.
+    """
+
+    title: str
+    items: tuple[str, str]
+    annotators: tuple[str, str]
+
+    def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
+        """Return True if an export of this `kind`, with these names of fields and first records, is the tool's."""
+        ...
+
+    def answers(self, export: Export) -> Iterator[Answer]:
+        """Yield the answers. Count in `export.skipped` what is none."""
+        ...
+
+
+def text_of(value: object) -> str | None:
+    """Return a name as text, or None if it is missing. Raise ValueError for a list or an object."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, dict | list):
+        raise ValueError(f"{str(value)[:40]!r} is not a name")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def choices_of(value: object) -> tuple[str, ...]:
+    """Return an answer as choices: one value, or a list of them. Raise ValueError for anything else."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return tuple(text for each in values if (text := text_of(each)) is not None)
+
+
+def is_true(value: object) -> bool:
+    """Return True for true, "true", "yes" and 1 as tools write them."""
+    return str(value).strip().lower() in ("true", "yes", "1", "1.0", "t", "x")
+
+
+def seconds(value: object) -> float | None:
+    """Return a time as seconds since the epoch, or None if it is missing or in an unknown format."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=value.tzinfo or UTC).timestamp()
+    try:
+        number = float(str(value))
+        return number / 1000 if number > 1e11 else number if number == number else None
+    except ValueError:
+        pass
+    text = str(value or "").strip().removesuffix(" UTC")
+    for parse in (datetime.fromisoformat, *(lambda text, form=form: datetime.strptime(text, form) for form in _TIMES)):
+        try:
+            return seconds(parse(text))
+        except (ValueError, OverflowError):
+            pass
+    parsed = parsedate_tz(text)  # Mon Mar 02 09:00:00 PST 2026
+    return None if parsed is None else float(mktime_tz(parsed))
+
+
+def number_of(value: object) -> float | None:
+    """Return a duration as a number, or None if it is missing or not a number."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
+
+
+def answer_columns(export: Export, item: str, candidates: Iterable[str], named: Iterable[str] = ()) -> list[str]:
+    """Return the columns of a table that hold answers: `named`, or those that differ within an item.
+
+    Raise BadTable if no column does, so that the user chooses.
+    """
+    columns = list(candidates)
+    if export.question is not None:
+        chosen = [name for name in columns if export.wants(name)]
+        if not chosen:
+            raise BadTable(f"{export.path}: no column {export.question!r} (--question); found {listed(columns)}")
+        return chosen
+    first: dict[str, Mapping[str, Any]] = {}
+    differing: set[str] = set(named)
+    if not differing:
+        for record in export.records():
+            fields = record.fields
+            earlier = first.setdefault(str(fields.get(item)), fields)
+            differing |= {name for name in columns if fields.get(name) != earlier.get(name)}
+    if not differing and len(columns) != 1:
+        raise BadTable(
+            f"{export.path}: which column holds the answers? None of them differs between the annotators of an item. "
+            f"Choose one with --question: {listed(columns)}"
+        )
+    return [name for name in columns if name in differing] or columns
+
+
+def skipped_text(skipped: Counter[str]) -> str:
+    """Format what was left out: 2 cancelled annotations, 1 draft."""
+    return ", ".join(counted(number, *what.split("|")) for what, number in skipped.items() if number)

@@ -1,0 +1,176 @@
+"""Label Studio JSON: a task per record, with its annotations. Also lines of JSON, and the files of a target storage.
+
+The export does not have the labeling configuration, so controls are inferred from the results. Spans are read by the
+controls of the connector.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from hitl.connectors.exports.export import Answer, Export, Record, Span, text_of
+from hitl.connectors.label_studio.controls import SEPARATOR, NotUnderstood
+from hitl.connectors.label_studio.regions import Regions, TextSpans, TimeSegments
+from hitl.parts import spans_in
+
+Json = Mapping[str, Any]
+Tasks = Callable[[], Iterable[tuple[Record, Json]]]
+WHOLE = ("choices", "rating", "taxonomy", "pairwise")
+"""Types of results about whole tasks."""
+SPANS = {"labels": "Audio", "timeserieslabels": "TimeSeries", "timelinelabels": "Video"}
+"""Types of results that mark spans -> tag of the recording; "labels" may also be about a text."""
+KEYS = {"pairwise": "selected"}
+"""Type of a result -> key of its value, if it is not the type."""
+
+
+class LabelStudio:
+    """Exports of Label Studio as JSON."""
+
+    title = "Label Studio JSON"
+    items, annotators = ("task", "id"), ("annotator", "completed_by")
+
+    def matches(self, kind: str, names: frozenset[str], first: Sequence[Json]) -> bool:
+        """Return True for tasks with annotations, or annotations with their task."""
+        of_tasks = "data" in names and not {"annotations", "completions"}.isdisjoint(names)
+        return kind == "json" and (of_tasks or {"result", "task"} <= names)
+
+    def answers(self, export: Export) -> Iterator[Answer]:
+        """Yield the answers of all controls."""
+        return read_tasks(export, lambda: ((record, _task_in(record.fields)) for record in export.records()))
+
+
+def _task_in(fields: Json) -> Json:
+    """Return a task with its annotations, also from a file that holds one annotation with its task."""
+    if "result" in fields and isinstance(fields.get("task"), dict):
+        return {**fields["task"], "annotations": [fields]}
+    return fields
+
+
+@dataclass(slots=True)
+class Inferred:
+    """A control as its results show it.
+
+    Attributes:
+        type: type of its results.
+        several: True if an annotation chose several labels.
+        of_text: True if it marks spans of a text.
+    """
+
+    type: str
+    several: bool = False
+    of_text: bool = False
+
+
+def read_tasks(export: Export, tasks: Tasks) -> Iterator[Answer]:
+    """Yield the answers in tasks, which are read twice: first to learn their controls."""
+    controls, field = _controls(tasks)
+    for record, task in tasks():
+        with export.part(record):
+            item = export.item_of(task, task.get("id"))
+            text = task["data"].get(field) if field else None
+            export.skipped["prediction"] += len(task.get("predictions") or ())
+            export.skipped["draft"] += len(task.get("drafts") or ())
+            for annotation in _annotations(task):
+                with export.part(record, f"annotation {annotation.get('id')}"):
+                    if annotation.get("was_cancelled") or annotation.get("skipped"):
+                        export.skipped["cancelled annotation"] += 1
+                        continue
+                    yield from list(_answers(export, controls, item, annotation, text))
+
+
+def _annotations(task: Json) -> list[Json]:
+    listed = task.get("annotations") or task.get("completions") or []
+    if not isinstance(listed, list):
+        raise ValueError("its annotations are not a list")
+    return [each if isinstance(each, dict) else {"id": each, "result": None} for each in listed]
+
+
+def _answers(
+    export: Export, controls: Mapping[str, Inferred], item: str, annotation: Json, text: str | None
+) -> Iterator[Answer]:
+    result = annotation["result"]
+    if not isinstance(result, list):
+        raise ValueError("result is not a list")
+    time = annotation.get("updated_at") or annotation.get("created_at")
+    duration = annotation.get("lead_time")
+    who, known = annotator_of(annotation), bool(annotation.get("ground_truth"))
+    own: dict[str, list[Json]] = {name: [] for name in controls if export.wants(name)}
+    for entry in result:
+        name, type_ = str(entry.get("from_name")), str(entry.get("type"))
+        if name not in controls or _of_a_region(entry):
+            export.skipped[f"result of type {type_}|results of type {type_}"] += 1
+        elif name in own:
+            own[name].append(entry)
+    for name, entries in own.items():
+        control = controls[name]
+        if control.type in WHOLE:
+            if len(entries) > 1:
+                raise ValueError(f"{len(entries)} answers to {name!r}")
+            choices = tuple(choice for entry in entries for choice in _choices(control.type, entry["value"]))
+            yield Answer(item, name, who, choices, control.several, None, None, time, duration, known)
+        else:
+            spans, about = _spans(name, control, entries), text if control.of_text else None
+            yield Answer(item, name, who, (), False, spans, about, time, duration, known)
+
+
+def _spans(name: str, control: Inferred, entries: list[Json]) -> tuple[Span, ...]:
+    labels = tuple(dict.fromkeys(label for entry in entries for label in entry["value"].get(control.type) or ()))
+    reader: Regions = TimeSegments(name, "", labels, "", SPANS[control.type])
+    if control.of_text:
+        reader = TextSpans(name, "", labels, "")
+    try:
+        return tuple(spans_in(reader.read(entries)[name] or ""))
+    except NotUnderstood as error:
+        raise ValueError(str(error)) from None
+
+
+def _choices(type_: str, value: Json) -> list[str]:
+    raw = value.get(KEYS.get(type_, type_))
+    if type_ == "taxonomy" and isinstance(raw, list):
+        raw = [SEPARATOR.join(path) for path in raw]
+    if type_ in ("rating", "pairwise"):
+        raw = [text_of(raw)]
+    if not isinstance(raw, list) or not all(isinstance(choice, str) and choice for choice in raw):
+        raise ValueError(f"{str(value)[:40]!r} is no answer of type {type_}")
+    return raw
+
+
+def _of_a_region(entry: Json) -> bool:
+    """Return True for choices about a region, which have its place in their value."""
+    return entry.get("type") in WHOLE and not {"start", "x", "points", "rle", "ranges"}.isdisjoint(entry["value"])
+
+
+def _controls(tasks: Tasks) -> tuple[dict[str, Inferred], str | None]:
+    """Return the controls, and the field of the texts in which they mark spans, or None."""
+    controls: dict[str, Inferred] = {}
+    fields: Counter[str] = Counter()
+    for _, task in tasks():
+        with suppress(TypeError, ValueError, LookupError, AttributeError):  # `read_tasks` tells
+            texts = {name: text for name, text in task["data"].items() if isinstance(text, str)}
+            for entry in (entry for each in _annotations(task) for entry in each.get("result") or ()):
+                type_, value = str(entry.get("type")), entry["value"]
+                if _of_a_region(entry) or type_ not in (*WHOLE, *SPANS):
+                    continue
+                control = controls.setdefault(str(entry.get("from_name")), Inferred(type_))
+                if type_ in WHOLE:
+                    control.several |= len(_choices(type_, value)) > 1
+                elif type_ == "labels" and "channel" not in value and type(value.get("start")) is int:
+                    within = value.get("text") or ""
+                    fields.update(name for name, text in texts.items() if within in text and value["start"] < len(text))
+                    control.of_text = True
+    field = fields.most_common(1)[0][0] if fields else None
+    for control in controls.values():
+        control.of_text &= field is not None
+    return controls, field
+
+
+def annotator_of(annotation: Json) -> str | None:
+    """Return the annotator: the e-mail address if the export has it, otherwise the id."""
+    by = annotation.get("completed_by")
+    if isinstance(by, dict):
+        by = by.get("email") or by.get("id")
+    return text_of(by if by is not None else annotation.get("created_username"))

@@ -1,0 +1,209 @@
+"""Read the records of an export: JSON values, rows of a table, or elements of an XML file, also inside a .zip file."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+from xml.parsers import expat  # nosec B407  # documents with a DOCTYPE are refused
+
+import pyarrow as pa
+
+from hitl.connectors.exports.export import Record
+from hitl.errors import BadTable
+from hitl.tables.columns import Place
+from hitl.tables.limits import limits, require_harmless
+from hitl.tables.read import READ, is_arrow, parsing, place_in_file, read_parts
+from hitl.tables.write import suffix_of
+
+ROWS = 10_000
+"""Rows of a table that are converted at a time."""
+MARKUP = (".json", ".jsonl", ".ndjson", ".manifest", ".xml", ".txt", "")
+"""Suffixes of the files that are read in a .zip file."""
+Note = Callable[[str], None]
+"""Called with a message about a record that cannot be read."""
+
+
+def kind_of(path: Path) -> str | None:
+    """Return "json", "xml" or "table" by content and name, or None if the file cannot be an export."""
+    if is_arrow(path) or READ.get(suffix_of(path), "jsonl") != "jsonl":
+        return "table"
+    with parsing(path, "an export"):
+        for _, stream in _texts(path):
+            start = stream.read(1000).lstrip()[:1]
+            if start in ("{", "[", "<"):
+                return "xml" if start == "<" else "json"
+            break
+    return None
+
+
+def records(path: Path, kind: str, note: Note) -> Iterator[Record]:
+    """Yield the records of a file. Raise BadTable if it is too large or broken."""
+    if kind == "table":
+        yield from _rows(path)
+        return
+    read = _elements if kind == "xml" else _values
+    with parsing(path, kind):
+        for source, stream in _texts(path):
+            within = f"{source}, " if _is_archive(path) else ""
+            for count, (fields, place) in enumerate(read(path, stream, partial(_noted, note, within))):
+                if count >= limits().rows:
+                    raise BadTable(f"{path}: more than {limits().rows:,} records (limits.rows)")
+                yield Record(fields, partial(str, within + place), source)
+
+
+def _noted(note: Note, within: str, message: str) -> None:
+    note(within + message)
+
+
+def _texts(path: Path) -> Iterator[tuple[str, IO[str]]]:
+    """Yield (name without suffix, text) of the file, or of each file in a .zip file."""
+    require_harmless(path, "zip")
+    if not _is_archive(path):
+        if path.stat().st_size > limits().unpacked:
+            raise BadTable(
+                f"{path}: {path.stat().st_size:,} bytes; expected at most {limits().unpacked:,} (limits.unpacked)"
+            )
+        with pa.input_stream(str(path), compression="detect") as raw:
+            yield path.name.split(".")[0], io.TextIOWrapper(raw, encoding="utf-8-sig")
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = [each for each in archive.infolist() if Path(each.filename).suffix.lower() in MARKUP]
+        members = [each for each in members if not each.is_dir() and not each.filename.startswith("__MACOSX")]
+        for member in members:
+            with archive.open(member) as raw:
+                yield Path(member.filename).stem, io.TextIOWrapper(raw, encoding="utf-8-sig")
+
+
+def _is_archive(path: Path) -> bool:
+    return path.suffix.lower() == ".zip"
+
+
+# -- tables ------------------------------------------------------------------------------------------------
+
+
+def _rows(path: Path) -> Iterator[Record]:
+    place_of, begins, source = place_in_file(path), 0, path.name.split(".")[0]
+    for part in read_parts(path, ROWS):
+        for start in range(0, part.num_rows, ROWS):
+            for number, row in enumerate(part.slice(start, ROWS).to_pylist(), start=begins + start):
+                yield Record(row, partial(_place_in, path, place_of, number), source)
+        begins += part.num_rows
+
+
+def _place_in(path: Path, place_of: Place, row: int) -> str:
+    return place_of(row).removeprefix(f"{path}, ")
+
+
+# -- JSON --------------------------------------------------------------------------------------------------
+
+
+def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the objects of a JSON array, or of lines of JSON, or a single object. Bad lines are skipped."""
+    first = list(islice(stream, 3))
+    if not "".join(first).lstrip().startswith("[") and any(isinstance(_parsed(line)[0], dict) for line in first):
+        for count, line in enumerate(chain(first, stream), start=1):
+            if not line.strip():
+                continue
+            value, error = _parsed(line)
+            if error is None and isinstance(value, dict):
+                yield value, f"line {count}"
+            else:
+                note(f"line {count}: {error or 'expected an object, {...}'}")
+        return
+    text = "".join(first) + stream.read()
+    del first
+    decoder, at, number = json.JSONDecoder(), len(text) - len(text.lstrip()), 0
+    is_list = text.startswith("[", at)
+    at += is_list
+    while True:
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+        if at >= len(text) or (is_list and text[at] == "]"):
+            break
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except ValueError as error:
+            row = text.count("\n", 0, getattr(error, "pos", at)) + 1
+            raise BadTable(f"{path}, line {row}: not JSON: {error}; is the file complete?") from None
+        if isinstance(value, dict) and _shallow(value):
+            yield value, f"record {number}"
+        else:
+            note(f"record {number}: expected an object, {{...}}, of at most {limits().nesting} levels")
+        number += 1
+    if is_list and at >= len(text):
+        raise BadTable(f"{path}: the list of records does not end; is the file complete?")
+
+
+def _parsed(line: str) -> tuple[Any, str | None]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return None, f"not JSON: {error}"
+    if not _shallow(value):
+        return None, f"values are nested more than {limits().nesting} levels deep (limits.nesting)"
+    return value, None
+
+
+def _shallow(value: Any) -> bool:
+    """Return True if values are not nested deeper than the limits allow."""
+    level = [value]
+    for _ in range(limits().nesting):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return True
+    return False
+
+
+# -- XML ---------------------------------------------------------------------------------------------------
+
+
+def _elements(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the elements below the root: {"tag", "line", its attributes, "text", "inside": elements}.
+
+    Refuse a DOCTYPE, because its entities can refer to files and can grow without bound.
+    """
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    stack: list[dict[str, Any]] = []
+    ready: list[dict[str, Any]] = []
+
+    def refuse(*_: object) -> None:
+        raise BadTable(f"{path}: has a DOCTYPE, which is not read; expected the plain XML of an export")
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        if len(stack) >= limits().nesting:
+            raise BadTable(f"{path}: elements are nested more than {limits().nesting} levels deep (limits.nesting)")
+        stack.append({"inside": [], "text": "", **attributes, "tag": tag, "line": parser.CurrentLineNumber})
+
+    def end(_: str) -> None:
+        element = stack.pop()
+        if len(stack) == 1:
+            ready.append(element)
+        elif stack:
+            stack[-1]["inside"].append(element)
+
+    def characters(text: str) -> None:
+        stack[-1]["text"] += text.strip()
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, characters
+    try:
+        while block := stream.read(1 << 20):
+            parser.Parse(block, False)
+            yield from ((element, f"line {element['line']}") for element in ready)
+            ready.clear()
+        parser.Parse("", True)
+    except expat.ExpatError as error:
+        raise BadTable(f"{path}, line {error.lineno}: not XML: {expat.ErrorString(error.code)}") from None
+    yield from ((element, f"line {element['line']}") for element in ready)
