@@ -81,5 +81,5 @@ def _responses(fields: Mapping[str, Any]) -> Iterator[Response]:
             values = fields[name] or []
             users = fields.get(f"{name}.users") or [None] * len(values)
             statuses = fields.get(f"{name}.status") or [None] * len(values)
-            for value, user, status in zip(values, users, statuses, strict=True):
+            for value, user, status in list(zip(values, users, statuses, strict=True)):
                 yield name.removesuffix(FLAT), value, user, status

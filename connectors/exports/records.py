@@ -105,8 +105,10 @@ def _place_in(path: Path, place_of: Place, row: int) -> str:
 
 def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Yield the objects of a JSON array, or of lines of JSON, or a single object. Bad lines are skipped."""
-    first = list(islice(stream, 3))
-    if not "".join(first).lstrip().startswith("[") and any(isinstance(_parsed(line)[0], dict) for line in first):
+    first = list(islice(stream, 20))  # lines of an object that is spread over several lines are indented
+    if not "".join(first).lstrip().startswith("[") and any(
+        line.startswith("{") and isinstance(_parsed(line)[0], dict) for line in first
+    ):
         for count, line in enumerate(chain(first, stream), start=1):
             if not line.strip():
                 continue
@@ -152,7 +154,7 @@ def _parsed(line: str) -> tuple[Any, str | None]:
 
 def _shallow(value: Any) -> bool:
     """Return True if values are not nested deeper than the limits allow."""
-    level = [value]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(limits().nesting):
         level = [
             inner
