@@ -75,6 +75,7 @@ class Export:
         item: field that the user chose to name the items, or None for the importer's own.
         skipped: what was left out -> how often.
         problems: messages about unreadable records, as keys.
+        repaired: what was repaired -> in how many answers.
     """
 
     path: Path
@@ -84,6 +85,7 @@ class Export:
     item: str | None = None
     skipped: Counter[str] = field(default_factory=Counter)
     problems: dict[str, None] = field(default_factory=dict)
+    repaired: Counter[str] = field(default_factory=Counter)
 
     def cannot_read(self, message: str) -> None:
         """Count a record that cannot be read, once, and keep the message about it."""

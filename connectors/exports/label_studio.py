@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hitl.connectors.exports.export import Answer, Export, Record, Span, text_of
+from hitl.connectors.label_studio.config import Form
 from hitl.connectors.label_studio.controls import SEPARATOR, NotUnderstood
 from hitl.connectors.label_studio.regions import Regions, TextSpans, TimeSegments
 from hitl.parts import spans_in
@@ -23,6 +24,8 @@ WHOLE = ("choices", "rating", "taxonomy", "pairwise")
 """Types of results about whole tasks."""
 SPANS = {"labels": "Audio", "timeserieslabels": "TimeSeries", "timelinelabels": "Video"}
 """Types of results that mark spans -> tag of the recording; "labels" may also be about a text."""
+TEXT = "text"
+"""Field by which the controls of spans find their text."""
 KEYS = {"pairwise": "selected"}
 """Type of a result -> key of its value, if it is not the type."""
 
@@ -113,19 +116,23 @@ def _answers(
             choices = tuple(choice for entry in entries for choice in _choices(control.type, entry["value"]))
             yield Answer(item, name, who, choices, control.several, None, None, time, duration, known)
         else:
-            spans, about = _spans(name, control, entries), text if control.of_text else None
+            about = text if control.of_text else None
+            spans = _spans(export, name, control, entries, about)
             yield Answer(item, name, who, (), False, spans, about, time, duration, known)
 
 
-def _spans(name: str, control: Inferred, entries: list[Json]) -> tuple[Span, ...]:
+def _spans(export: Export, name: str, control: Inferred, entries: list[Json], text: str | None) -> tuple[Span, ...]:
     labels = tuple(dict.fromkeys(label for entry in entries for label in entry["value"].get(control.type) or ()))
-    reader: Regions = TimeSegments(name, "", labels, "", SPANS[control.type])
+    target = str(entries[0].get("to_name", "")) if entries else ""
+    reader: Regions = TimeSegments(name, target, labels, "", SPANS[control.type])
     if control.of_text:
-        reader = TextSpans(name, "", labels, "")
+        reader = TextSpans(name, target, labels, TEXT)
     try:
-        return tuple(spans_in(reader.read(entries)[name] or ""))
+        answers, repairs = Form((reader,)).read_and_repair(entries, {TEXT: text})
     except NotUnderstood as error:
         raise ValueError(str(error)) from None
+    export.repaired.update(repairs)
+    return tuple(spans_in(answers[name] or ""))
 
 
 def _choices(type_: str, value: Json) -> list[str]:

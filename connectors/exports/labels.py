@@ -75,8 +75,9 @@ def labels_of(importer: Importer, export: Export, columns: tuple[str, ...]) -> L
 
 
 def _about(export: Export) -> str:
-    text = skipped_text(export.skipped)
-    return f"; skipped: {text}" if text else ""
+    skipped = skipped_text(export.skipped)
+    repaired = ", ".join(f"{counted(number, 'answer')} ({what})" for what, number in export.repaired.items())
+    return (f"; skipped: {skipped}" if skipped else "") + (f"; repaired: {repaired}" if repaired else "")
 
 
 def _summary(

@@ -124,7 +124,7 @@ def label(start: Any, end: Any, *labels: str, **more: Any) -> dict[str, Any]:
 def test_spans_of_texts(tmp_path: Path) -> None:
     records = [
         task(1, annotation(11, label(0, 3, "PER", text="Ada"), label(8, 11, "PER", text="Bob")), annotation(12)),
-        task(2, annotation(11, label(0, 30, "PER", text="Ada")), annotation(12, label("0", 3, "PER")), annotation(13)),
+        task(2, annotation(11, label(0, 30, "PER", text="Zoe")), annotation(12, label("0", 3, "PER")), annotation(13)),
     ]
     labels = read(tmp_path, records)
     assert labels.of_spans
@@ -136,6 +136,13 @@ def test_spans_of_texts(tmp_path: Path) -> None:
     ]
     assert set(labels.table.column("text").to_pylist()) == {"Ada met Bob"}
     assert len(labels.problems) == 2
+
+
+def test_offsets_that_were_counted_in_another_way_are_repaired_and_counted(tmp_path: Path) -> None:
+    marked = annotation(11, label(3, 6, "PER", text="Ada"))  # two UTF-16 units for the party popper
+    labels = read(tmp_path, [task(1, marked, text="\U0001f389 Ada met Bob")])
+    assert spans(labels) == [("1", "11", 2, 5, "PER")]
+    assert labels.summary.endswith("repaired: 1 answer (offsets counted in UTF-16 units)")
 
 
 def test_stretches_of_recordings(tmp_path: Path) -> None:
