@@ -128,7 +128,7 @@ def _claimed(folder: str, work: bytes) -> Iterator[str]:
         raise BadTable(f"{folder}: the folder {path.parent} does not exist; make it first")
     others = path.exists() and not (path.is_dir() and (Path(unfinished).exists() or not any(path.iterdir())))
     if others and not (path / SUMMARY).exists():
-        raise BadTable(f"{folder} is there already; name a new folder")
+        raise BadTable(f"{folder} exists already; name a new folder")
     Path(unfinished).mkdir(parents=True, exist_ok=True)
     with exclusive_lock(Path(unfinished, "lock"), folder):
         _require_this_work(folder, work)

@@ -151,14 +151,14 @@ def _new(folder: str) -> Iterator[Path]:
     """
     if places.is_address(folder):
         if places.exists(places.join(folder, MANIFEST)):
-            raise BadTable(f"{folder} is there already; name a new folder")
+            raise BadTable(f"{folder} exists already; name a new folder")
         with tempfile.TemporaryDirectory(prefix="hitl-shards-") as made:
             (Path(made) / "shards").mkdir()
             yield Path(made)
         return
     target = Path(folder)
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise BadTable(f"{folder} is there already; name a new folder")
+        raise BadTable(f"{folder} exists already; name a new folder")
     if not target.parent.is_dir():
         raise BadTable(f"{folder}: the folder {target.parent} does not exist; make it first")
     work = target.with_name(f".{target.name}.partial")

@@ -117,7 +117,7 @@ BAD_PROJECTS = [
     (["plan"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "no items stored; run `hitl pull` first"),
     (["combine"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "no items stored"),
     (["report"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "no items stored"),
-    (["export", "o.csv"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 78, "no cycle yet"),
+    (["export", "o.csv"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 78, "no run yet"),
     (["pull"], 'name = "x"\n[source]\nkind = "tables"\npath = "nowhere"\n', 65, "no such file or folder"),
     (["run"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n[combine]\nmethod = "magic"\n', 78, "magic"),
     (["add", "nothing.csv"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "nothing.csv: no such file"),

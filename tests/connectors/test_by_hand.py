@@ -126,7 +126,7 @@ def test_what_the_platform_did_before_its_answer_was_lost_is_not_done_twice(fold
 
 def test_what_the_platform_refuses_does_not_block_what_comes_after(folder: Path) -> None:
     with Store(f"sqlite:///{folder}/hitl.db") as store:
-        with pytest.raises(Refused, match=r"no text; not retried: items of new\.csv\. Mend it"):
+        with pytest.raises(Refused, match=r"no text; not retried: items of new\.csv\. Fix this"):
             send(settings(), store, Failing(folder, Refused("no text")), items("n1"), "new.csv")
         assert store.queued("p") == []
         with pytest.raises(Refused, match=r"^no rights$"):

@@ -124,7 +124,7 @@ def test_no_item_with_features_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no features of 9 items \('0': 'text' is empty; '1': 'text' is empty; "):
         run(folder, **features(text="text"))
     write_items(folder, ["?", "!"])
-    with pytest.raises(BadInput, match="none of the 2 texts has a word of two letters or more"):
+    with pytest.raises(BadInput, match="none of the 2 texts has a word of two or more letters"):
         run(folder, **features(text="text"))
 
 
@@ -284,7 +284,7 @@ def test_what_an_embedder_of_a_user_does_wrong_is_known_by_item(tmp_path: Path) 
         if not has
     ] == without
     assert "('2': ValueError: too often; '5': ValueError: too often; " in report.pulled.problems[0]
-    with pytest.raises(BadInput, match=r"no features of 12 items .*another number of numbers for each item"):
+    with pytest.raises(BadInput, match=r"no features of 12 items .*returns different numbers of values"):
         run(folder, **embedder(folder, "ragged"))
 
 

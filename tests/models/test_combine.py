@@ -53,7 +53,7 @@ def test_a_method_and_its_settings_and_columns_are_named() -> None:
     with pytest.raises(BadSettings, match="method 'vb-ibcc': shared is 'false'; expected true or false"):
         combiner("vb-ibcc", shared="false")
     for given in (1.5, {"mu": 1}, "warm"):
-        with pytest.raises(BadSettings, match=r"temperature is .*; expected what is believed of its logarithm"):
+        with pytest.raises(BadSettings, match=r"temperature is .*; expected the prior of its logarithm"):
             combiner("pl-em", temperature=given)
     with pytest.raises(BadSettings, match="method 'majority' has no setting 'temperature'"):
         combiner("majority", temperature=1.0)

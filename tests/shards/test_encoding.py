@@ -234,7 +234,7 @@ def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     write_table(tmp_path / "labels.csv", table([("a", "x", "1"), ("b", "x", "2")]))
     (tmp_path / "shards").mkdir()
     (tmp_path / "shards" / "mine.txt").write_text("")
-    with pytest.raises(BadTable, match="is there already; name a new folder"):
+    with pytest.raises(BadTable, match="exists already; name a new folder"):
         encode([str(tmp_path / "labels.csv")], str(tmp_path / "shards"))
     assert [left.name for left in (tmp_path / "shards").iterdir()] == ["mine.txt"]
 

@@ -95,9 +95,9 @@ def test_a_damaged_schema(store: Store) -> None:
         ("sqlite:///{tmp}", "cannot be opened"),
         ("sqlite:///{tmp}/text", "is a file, but not a database"),
         ("sqlite:///", "needs a file; expected sqlite:///"),
-        ("sqlite://", "cannot be kept in 'sqlite'; expected sqlite:///"),
-        ("hitl.db", "cannot be understood; expected sqlite:///"),
-        ("mysql://root:s3cret@host/db", "cannot be kept in 'mysql'"),
+        ("sqlite://", "cannot be in 'sqlite'; expected sqlite:///"),
+        ("hitl.db", "is malformed; expected sqlite:///"),
+        ("mysql://root:s3cret@host/db", "cannot be in 'mysql'"),
         (f"postgresql://me:{URL_SECRET}@127.0.0.1:1/db", "Is the server running"),
     ],
 )

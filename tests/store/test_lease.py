@@ -105,7 +105,7 @@ def test_a_zombie_writes_nothing(store: Store, write: str) -> None:
         time.sleep(2 * SHORT)
         with unrenewed(store, owner=zombie.owner, seconds=60) as overtaker:  # even under the same name
             assert overtaker.epoch == zombie.epoch + 1
-            with pytest.raises(LeaseLost, match="overtaken"):
+            with pytest.raises(LeaseLost, match="another took over"):
                 WRITES[write](store, zombie)
             store.renew(overtaker)
         with store.lease("p"):

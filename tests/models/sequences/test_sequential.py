@@ -138,7 +138,7 @@ def test_what_it_cannot_use_is_refused(method: SequentialDawidSkene) -> None:
             method.apply(SequentialDawidSkene().fit(evidence), evidence)
     places = np.array(evidence.sequence)
     places[7] = places[3]
-    with pytest.raises(BadEvidence, match="items 3 and 7 have one place in a sequence"):
+    with pytest.raises(BadEvidence, match="items 3 and 7 have the same position in a sequence"):
         method.fit(replace(evidence, sequence=places))
 
 

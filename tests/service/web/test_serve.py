@@ -23,7 +23,7 @@ def test_it_says_how_to_log_in_shows_pages_and_ends_with_a_signal(tmp_path: Path
     with serving(tmp_path, "serve") as (address, said, process):
         assert httpx.get(address).status_code == 401
         with closing(log_in(address, said)) as client:
-            assert "of 3 items" in client.get("/projects/p").text
+            assert "3 items" in client.get("/projects/p").text
             assert len(client.get("/projects/p/items?format=json").json()["rows"]) == 3
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=SECONDS)

@@ -131,7 +131,7 @@ class Accounts:
         with self.database.write() as connection:
             insert = self.database.insert(user).values(row).on_conflict_do_nothing()
             if connection.execute(insert.execution_options(preserve_rowcount=True)).rowcount != 1:
-                raise BadInput(f"user: {name!r} is there already; `hitl users role` gives it another role")
+                raise BadInput(f"user: {name!r} exists already; `hitl users role` changes its role")
             self._grant(connection, name, role, project)
 
     def set_role(self, name: str, role: Role | None, project: str | None = None) -> None:

@@ -28,7 +28,7 @@ NOW = "2026-11-23T20:00:00Z"
 CONFIG = """<View><Text name="text" value="$text"/>
 <Choices name="mood" toName="text"><Choice value="good"/><Choice value="bad"/><Choice value="mixed"/></Choices>
 <Choices name="topics" toName="text" choice="multiple"><Choice value="art"/><Choice value="law"/></Choices></View>"""
-assert parse(CONFIG).names == {"text", "mood", "topics"}
+assert parse(CONFIG).names == {"mood", "topics"}
 
 
 @dataclass
