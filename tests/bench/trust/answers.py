@@ -17,7 +17,9 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -101,7 +103,7 @@ def cycle(path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder, Store(f"sqlite:///{folder}/hitl.db") as store:
         connector = _connector(LabelStudio, recorded, Replay(recorded["answers"], bodies))
         settings = _settings(recorded)
-        with patch("secrets.token_hex", lambda _: MARK):
+        with _as_recorded():
             try:
                 cycles.run(settings, store, connector, now=NOON)
                 cycles.run(settings, store, connector, now=NOON)
@@ -109,6 +111,18 @@ def cycle(path: Path) -> None:
                 assert case or found.agrees
             finally:
                 connector.check()
+
+
+@contextmanager
+def _as_recorded() -> Iterator[None]:
+    """Hold still what requests depend on: the mark of the store, and the clock that windows of changes end with."""
+    clock, package = SimpleNamespace(time=lambda: NOON), "hitl.connectors.label_studio"
+    with (
+        patch("secrets.token_hex", lambda _: MARK),
+        patch(f"{package}.pull.time", clock),
+        patch(f"{package}.compare.time", clock),
+    ):
+        yield
 
 
 def _connector(kind: Any, recorded: Mapping[str, Any], transport: httpx.BaseTransport) -> Any:
@@ -189,7 +203,7 @@ def record() -> int:
         connector = LabelStudio(server.url, server.token, number, abstain=("Unsure",), page_size=4, transport=transport)
         with Store(f"sqlite:///{folder}/hitl.db") as store:
             settings = _settings(recorded)
-            with patch("secrets.token_hex", lambda _: MARK):
+            with _as_recorded():
                 cycles.run(settings, store, connector, now=NOON)
             scene.answer()
             cycles.run(settings, store, connector, now=NOON)
