@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.errors import BadTable, SimilarNames
-from hitl.formatting import counted
 from hitl.tables.columns import ONE_NAME, Place, is_text, plain_name, repeated, with_names
 from hitl.tables.encode import Name
 from hitl.tables.read import name_of
@@ -162,9 +161,9 @@ def warn_of_similar(kind: str, names: Sequence[Name], stacklevel: int = 3) -> No
 
 def describe_pairs(what: str, pairs: Sequence[tuple[Name, Name]]) -> str:
     """Return a warning about names that may be the same, with the first pair as example."""
-    more = f", as {counted(len(pairs) - 1, 'other pair')} are" if len(pairs) > 1 else ""
+    more = f" (and {len(pairs) - 1} more such pair{'s' if len(pairs) > 2 else ''})" if len(pairs) > 1 else ""
     one, other = pairs[0]
-    return f"{what} {one!r} and {other!r} are taken as two{more}; if they are one, {_advice(one, other)}"
+    return f"{what} {one!r} and {other!r} count as different{more}. If they are the same, {_advice(one, other)}"
 
 
 def similar(names: Iterable[Name]) -> Iterator[tuple[Name, Name]]:

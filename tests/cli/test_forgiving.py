@@ -39,7 +39,7 @@ def test_labels_that_passed_through_floats_and_labels_with_spaces(run: Run) -> N
     )
     assert combined(run, "f.csv") == ({"1": "1", "2": "0"}, "")
     _, err = combined(run, "b.csv")
-    assert "the labels 'cat' and 'cat ' are taken as two, as 1 other pair are; if they are one" in err
+    assert "the labels 'cat' and 'cat ' count as different (and 1 more such pair). If they are the same" in err
     assert "--trim" in err
     assert combined(run, "b.csv", "--trim") == ({"a": "cat", "b": "dog"}, "")
 
@@ -104,7 +104,7 @@ def test_a_wide_table_with_a_model_and_something_that_is_neither(run: Run) -> No
     code, _, err = run("combine", "unnamed.csv")
     assert code == 65
     assert "no column 'item'" in err
-    assert "one column per annotator needs --item only" in err
+    assert "one column per annotator needs only --item" in err
 
 
 def test_times_of_other_tools(run: Run) -> None:

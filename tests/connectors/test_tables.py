@@ -326,7 +326,7 @@ def test_names_that_differ_in_case_or_spaces_are_told(project: Path) -> None:
     write(project, annotations="item,annotator,label\na,ann,yes\na,ann ,no\nb,bob,Yes\n")
     (page,) = pulled(Tables(project))
     people, labels = page.problems
-    told = "are taken as two; if they are one, write them alike, or use"
+    told = "count as different. If they are the same, write them alike, or use"
     assert people == f"the annotators 'ann' and 'ann ' {told} --trim (source.trim)"
     assert labels == f"the labels 'Yes' and 'yes' {told} --ignore-case (source.ignore_case)"
     assert [check.detail for check in Tables(project).check() if check.name == "names"] == [people, labels]
@@ -338,8 +338,10 @@ def test_names_that_are_written_otherwise_in_other_tables_are_told(project: Path
     write(project, truth="item,label\nA,yes\na,yes\n", probabilities_net="item,p_no,p_yes\nA ,0.2,0.8\nC,0.5,0.5\n")
     (page,) = pulled(Tables(project))
     truth, model = page.problems
-    assert truth.startswith("known truth: the items 'a' and 'A' are taken as two; if they are one, write them alike")
-    assert model.startswith("model net: the items 'a' and 'A ' are taken as two, as 1 other pair are; if")
+    assert truth.startswith(
+        "known truth: the items 'a' and 'A' count as different. If they are the same, write them alike"
+    )
+    assert model.startswith("model net: the items 'a' and 'A ' count as different (and 1 more such pair). If")
     write(project, truth="item,label\nz,yes\na,yes\n", probabilities_net="item,p_no,p_yes\ny,0.2,0.8\n")
     truth, model = pulled(Tables(project))[0].problems
     assert truth.startswith(

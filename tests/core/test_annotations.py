@@ -377,7 +377,7 @@ def test_a_selection_keeps_items_people_and_times() -> None:
 )
 def test_classes_that_differ_in_case_or_spaces_only_are_told(pair: tuple[str, str]) -> None:
     table = {"item": ["a", "b", "c"], "annotator": ["x", "x", "x"], "label": [*pair, "dog"]}
-    with pytest.warns(SimilarNames, match=r"the labels .* and .* are taken as two; if they are one"):
+    with pytest.warns(SimilarNames, match=r"the labels .* and .* count as different. If they are the same"):
         found = Annotations.from_frame(table)
     assert found.n_classes == 3
     with pytest.warns(SimilarNames):
