@@ -138,7 +138,7 @@ def test_an_admin_gives_and_takes_access(app: FastAPI, admin: Browser, here: Acc
 @pytest.mark.parametrize(
     ("path", "fields", "words"),
     [
-        ("/admin/users", {"name": "root", "role": "viewer"}, "there already"),
+        ("/admin/users", {"name": "root", "role": "viewer"}, "exists already"),
         ("/admin/users", {"name": "ann", "role": "boss"}, "is unknown; expected one of viewer"),
         ("/admin/users", {"name": "ann", "role": "viewer", "password": "short"}, "5 characters"),
         ("/admin/users", {}, "is unknown"),
