@@ -56,7 +56,7 @@ def test_a_project_says_each_file_that_it_has_written(run: Run, project: Path) -
     files = ("labels.csv", "people.csv", "raw.csv", "asked.csv")
     flags = ("--annotators-output", "people.csv", "--annotations", "raw.csv", "--asked", "asked.csv")
     _, out, _ = run("export", "labels.csv", *flags)
-    as_of, *written = out.splitlines()
+    *written, as_of = sorted(out.splitlines(), key=lambda line: line.startswith("labels as of "))
     assert as_of.startswith("labels as of ")
     assert {f"wrote {name}" for name in files} == {*written}
     _, out, _ = run("combine", "--output", "labels.csv", "--annotators-output", "people.csv")
