@@ -110,7 +110,7 @@ def run(output: Path, items: int, keep: bool, progress: Progress = silent) -> No
         print(f"\nreport:  {output.resolve()}   ({time.perf_counter() - began:.0f} s)")
         if keep:
             _leave_open(server, number, folder, [*judgement.plan.annotators, _email(people[0])][0])
-    print(f"Label Studio has stopped; what hitl stored: cd {folder} && hitl status")
+    print(f"Label Studio has stopped. To see the stored results: cd {folder} && hitl status")
     print(f"To start it again: hitl demo --resume {folder}")
 
 

@@ -135,7 +135,7 @@ def test_the_service_tells_while_it_runs(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) in (0, -signal.SIGTERM)
         log = (tmp_path / "log.txt").read_text()
-        assert "9 items decided" in to.got[0].event["text"], log
+        assert "9 items newly decided" in to.got[0].event["text"], log
         assert "secret-part" not in log
 
 

@@ -37,7 +37,10 @@ def test_the_demo_through_label_studio(
     assert ended is not None
     assert re.search(r"starting Label Studio [\d.]+ from /\S+", out)
     assert not re.search(r"login|or as:|project: http|HITL_LABEL_STUDIO_TOKEN", out)  # there is no server any more
-    assert out.endswith("Label Studio has stopped; what hitl stored: cd hitl-demo && hitl status\n")
+    assert out.endswith(
+        "Label Studio has stopped. To see the stored results: cd hitl-demo && hitl status\n"
+        "To start it again: hitl demo --resume hitl-demo\n"
+    )
     assert 20_000 < (tmp_path / "hitl-demo-report.html").stat().st_size < 1_000_000  # no plotting library in it
     settings = load(tmp_path / "hitl-demo" / "hitl.toml")
     with Store(f"sqlite:///{tmp_path}/hitl-demo/hitl.db") as store:

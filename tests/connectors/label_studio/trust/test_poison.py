@@ -266,7 +266,7 @@ def test_an_answer_from_a_page_that_was_open_while_the_control_was_renamed(team:
     assert f"annotation {wrong['id']}: it answers 'sentiment', which the labeling configuration does not have" in (
         team.said
     )
-    assert "fix or delete it in Label Studio" in team.said
+    assert "fix or delete it on the platform" in team.said
     assert len(team.work(0)) == 2
     team.project.admin.delete(f"/api/annotations/{wrong['id']}/")
     team.cycle()
