@@ -108,7 +108,7 @@ class Annotations(OneLineRepr):
         if len(self.classes) < 2:
             raise BadAnnotations(
                 f"found {f'1 class ({self.classes[0]})' if self.classes else '0 classes'}; expected at least 2: "
-                "name the classes if there are others that nobody has used yet (--classes, classes=, source.classes)"
+                "name all classes if some have not been used yet (--classes, classes=, source.classes)"
             )
         if self.anonymous is not None and not 0 <= self.anonymous < self.n_annotators:
             raise BadAnnotations(f"expected 0 <= anonymous < {self.n_annotators} or None, got {self.anonymous}")

@@ -77,7 +77,7 @@ def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
 
 
 def nobody_left(pool: PoolState, crew: Crew) -> npt.NDArray[np.bool_]:
-    """Return (N,) True for open items that nobody in the crew may answer, because of earlier answers, skips or skills.
+    """Return (N,) True for open items that no one in the crew may answer, because of earlier answers, skips or skills.
 
     If the crew has no names, everybody who has labeled anything counts, and either all open items are True or none,
     because others may still join.
@@ -90,7 +90,7 @@ def nobody_left(pool: PoolState, crew: Crew) -> npt.NDArray[np.bool_]:
     if not crew.names:
         left[rows] = bool(active) and bool((answered_n[rows] >= len(active)).all())
         return left
-    if not (crew.needs or crew.only):  # then an item with few answers and skips has somebody left
+    if not (crew.needs or crew.only):  # then items with few answers and skips still have annotators left
         rows = rows[answered_n[rows] >= len(crew.names)]
     for block, may in Eligibility.of(replace(crew, asked=()), pool.annotations).blocks(rows):
         left[block] = ~may.any(axis=1)

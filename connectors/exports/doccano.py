@@ -38,7 +38,7 @@ class Doccano:
                 item = export.item_of(fields, fields.get("id", number))
                 if not isinstance(marks, list):
                     raise ValueError(f"{str(marks)[:40]!r} is no list of labels")
-                if not marks:  # doccano exports texts that nobody has seen, too
+                if not marks:  # doccano also exports texts that no one has seen
                     export.skipped["text without labels|texts without labels"] += 1
                     continue
                 users = {each.get("user") if isinstance(each, dict) else None for each in marks}

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import mktime_tz, parsedate_tz
 from pathlib import Path
 from typing import Any, Protocol
 
 from hitl.errors import BadTable
 from hitl.formatting import counted, listed
 from hitl.parts import Place
+from hitl.tables.times import parse_time
 
 Span = tuple[Place, Place, str]
 """Start, end and label."""
 
-_TIMES = ("%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M")
-"""Formats of times beside ISO 8601 and those of `parsedate_tz`."""
+_COMPLETE: set[str] = set()
+"""Shapes of times that have a year, a month and a day (`parse_time`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,10 @@ def is_true(value: object) -> bool:
 
 
 def seconds(value: object) -> float | None:
-    """Return a time as seconds since the epoch, or None if it is missing or in an unknown format."""
+    """Return a time as seconds since the epoch, or None if it is missing or in an unknown format.
+
+    In 3/1/2026 the month comes first, as Appen and Mechanical Turk write it.
+    """
     if isinstance(value, datetime):
         return value.replace(tzinfo=value.tzinfo or UTC).timestamp()
     try:
@@ -172,14 +176,12 @@ def seconds(value: object) -> float | None:
         return number / 1000 if number > 1e11 else number if number == number else None
     except ValueError:
         pass
-    text = str(value or "").strip().removesuffix(" UTC")
-    for parse in (datetime.fromisoformat, *(lambda text, form=form: datetime.strptime(text, form) for form in _TIMES)):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # an unknown time zone
         try:
-            return seconds(parse(text))
-        except (ValueError, OverflowError):
-            pass
-    parsed = parsedate_tz(text)  # Mon Mar 02 09:00:00 PST 2026
-    return None if parsed is None else float(mktime_tz(parsed))
+            return parse_time(str(value or ""), False, _COMPLETE)
+        except (ValueError, OverflowError, Warning):
+            return None
 
 
 def number_of(value: object) -> float | None:

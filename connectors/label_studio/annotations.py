@@ -17,14 +17,14 @@ from hitl.parts import LARGEST
 from hitl.platform import AnnotationKind
 
 FIELDS = ("annotations", "result", "completed_by", "was_cancelled", "ground_truth")
-"""Fields of a task and its annotations that are needed to read them, beside `data`."""
+"""Fields of a task and its annotations that are needed to read them, in addition to `data`."""
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one annotation says.
+    """Content of one annotation.
 
     Attributes:
         row: the annotation as Label Studio returns it.

@@ -46,7 +46,7 @@ SLACK = 0.01
 LEVEL = 0.01
 """Degrees that count as no turn."""
 CUT, TURNED = "cut at the edge", "turned by 360 degrees, which is no turn"
-"""What was repaired."""
+"""Repairs that notes name."""
 SIDES = ("x", "y", "width", "height")
 MILLISECONDS, OFFSET = "%L", "%Z"
 """Codes of milliseconds and UTC offset in a timeFormat. Python lacks the first, and has %z for the second."""

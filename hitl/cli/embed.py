@@ -45,7 +45,7 @@ class How:
     dimensions: Annotated[int | None, opt("Numbers per item; default: the model's, or 100 for tfidf.", min=1)] = None
     missing: Annotated[
         Literal["skip", "refuse"],
-        opt("If an item cannot be embedded: leave it without features (skip), or fail (refuse)."),
+        opt("If an item cannot be embedded: skip it, or fail (refuse)."),
     ] = "skip"
     device: flags.Device = "auto"
 
@@ -76,7 +76,7 @@ def embed(
     config: Config = HERE,
     item: flags.ItemColumn = "item",
     output: Annotated[Path | None, opt("Table of features to write (.parquet, .csv).", "--output", "-o")] = None,
-    cache: Annotated[Path | None, opt("Cache of embedded content; default: beside the output.")] = None,
+    cache: Annotated[Path | None, opt("Cache of embedded content; default: in the folder of the output.")] = None,
     batch_size: Annotated[int, opt("Items per batch.", min=1)] = 64,
     as_json: Json = False,
 ) -> None:

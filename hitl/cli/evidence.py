@@ -95,7 +95,7 @@ class Columns:
 
     @property
     def rules(self) -> TextRules:
-        """How text in the tables is read."""
+        """Rules for reading text in the tables."""
         from hitl.tables.names import TextRules
 
         return TextRules(self.trim, self.ignore_case, names(self.na) or (), self.day_first)

@@ -83,7 +83,7 @@ Probabilities = Annotated[
 ]
 ItemColumn = Annotated[str, opt("Column of the item.")]
 ItemTable = Annotated[Path | None, typer.Argument(help="Table of items: CSV, JSON Lines, Parquet, Arrow.")]
-ImageFolder = Annotated[Path | None, opt("Folder of the images; default: beside the table.")]
+ImageFolder = Annotated[Path | None, opt("Folder of the images; default: the folder of the table.")]
 Device = Annotated[str, opt("Device of a torch model: auto, cpu, cuda, cuda:1.")]
 Scheduler = Annotated[str | None, opt("Dask scheduler (tcp://host:8786); default: workers on this machine.")]
 

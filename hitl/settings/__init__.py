@@ -92,8 +92,8 @@ class CrewSettings(Section):
     """Annotators who are asked by name (see hitl.crew.Crew). If empty, all annotators share one queue.
 
     `skill_field` names the field of an item's data that lists the skills it requires. After `expire_hours`, an
-    unanswered question goes to another annotator. Whoever is clearly right less often than `least_accuracy` is named as
-    needing training.
+    unanswered question goes to another annotator. Annotators whose whole 95 % interval lies below
+    `least_accuracy` are named as needing training.
     """
 
     annotators: tuple[Text, ...] = ()

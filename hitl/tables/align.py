@@ -35,7 +35,7 @@ ITEM = "item"
 """Name of the item column of a table given in place of an array."""
 
 _INTEGER = r"^(0|-?[1-9]\d{0,17})$"
-"""Whole number as text that has no other spelling as an integer."""
+"""Integer as text, in its only spelling."""
 
 
 # -- before the annotations are built ----------------------------------------------------------------------

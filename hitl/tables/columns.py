@@ -48,7 +48,7 @@ ONE_NAME = (
 _UNPARSED = re.compile(r"Failed to parse string: '(.*)' as a scalar of type ", re.DOTALL)
 _DECIMAL_COMMA = re.compile(r"'[+-]?\d+,\d+'")
 _WHOLE_NUMBER = r"^(-?[1-9]\d{0,14}|0)\.0+$"
-"""Whole number of at most 15 digits that was written as a float."""
+"""Integer of at most 15 digits, written as a float."""
 
 EXACT = 2.0**53
 """Floats below this hold whole numbers exactly."""

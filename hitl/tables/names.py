@@ -42,7 +42,7 @@ _PARTS = re.compile("[,;|]")
 
 @dataclass(frozen=True)
 class TextRules:
-    """How text in tables is read.
+    """Rules for reading text in tables.
 
     Attributes:
         trim: ignore spaces around names.

@@ -80,7 +80,7 @@ def _parsed(column: pa.ChunkedArray, name: str, day_first: bool | None, place_of
         warnings.simplefilter("error")  # an unknown time zone
         for text in texts:
             try:
-                seconds.append(_seconds(text, text in short and bool(day_first), complete) if text else None)
+                seconds.append(parse_time(text, text in short and bool(day_first), complete) if text else None)
             except (ValueError, OverflowError, Warning):
                 raise BadAnnotations(
                     f"{place(text)} is no time; expected ISO 8601 (2026-03-01T10:23:00Z) or seconds since 1970"
@@ -89,8 +89,10 @@ def _parsed(column: pa.ChunkedArray, name: str, day_first: bool | None, place_of
     return pa.chunked_array([parsed.take(chunk.indices) for chunk in chunks], pa.float64())
 
 
-def _seconds(text: str, day_first: bool, complete: set[str]) -> float:
-    """Parse a time. Raise ValueError for a date without a year, month or day.
+def parse_time(text: str, day_first: bool, complete: set[str]) -> float:
+    """Return a time as seconds since the epoch, in UTC if it has no zone. Warn of an unknown zone.
+
+    Raise ValueError or OverflowError for text that is no time, and for a date without a year, month or day.
 
     `complete`: shapes of text that were found to have all three.
     """

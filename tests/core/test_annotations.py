@@ -171,7 +171,7 @@ def test_codes_that_do_not_fit_are_refused(field: str, value: Any, message: str)
         ),
         ({"item": [], "annotator": [], "label": []}, {}, "the table is empty; expected at least one item"),
         (pd.DataFrame(rows(("a", "b", "c")))[:0], {}, "the table is empty; expected at least one item"),
-        (rows(("a", "ann", "x")), {}, r"found 1 class \(x\); expected at least 2: name the classes"),
+        (rows(("a", "ann", "x")), {}, r"found 1 class \(x\); expected at least 2: name all classes"),
         (
             {"item": ["a"], "label": ["x"]},
             {},

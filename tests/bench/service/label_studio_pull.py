@@ -80,18 +80,24 @@ def child(way: str, url: str, project: str) -> None:
     print(json.dumps({"seconds": took["seconds"], "MB": (results.memory() - before) / 1e6, "rows": rows}))
 
 
+def filled(server: LocalServer, tasks: int, annotators: int) -> int:
+    """Create a project whose tasks all annotators have labeled, and return its number."""
+    people = [int(server.sign_up(f"annotator{k}@example.com", "a-long-password").id) for k in range(annotators)]
+    project = LabelStudio.create_project(server.url, server.token, "bench", CONFIG)
+    client = Client(server.url, server.token)
+    for start in range(0, tasks, BATCH):
+        rows = [task(number, people) for number in range(start, min(start + BATCH, tasks))]
+        client.post(f"/api/projects/{project}/import", rows)
+    return project
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, tasks=10_000, runs=3, child=())
     if options.child:
         return child(*options.child)
     found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     with LocalServer() as server:
-        people = [int(server.sign_up(f"annotator{k}@example.com", "a-long-password").id) for k in range(ANNOTATORS)]
-        project = LabelStudio.create_project(server.url, server.token, "bench", CONFIG)
-        client = Client(server.url, server.token)
-        for start in range(0, options.tasks, BATCH):
-            rows = [task(number, people) for number in range(start, min(start + BATCH, options.tasks))]
-            client.post(f"/api/projects/{project}/import", rows)
+        project = filled(server, options.tasks, ANNOTATORS)
         for way in [*WAYS] * options.runs:
             command = [sys.executable, "-m", "tests.bench.service.label_studio_pull", "--child", way, server.url]
             done = subprocess.run(

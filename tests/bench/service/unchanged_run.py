@@ -18,11 +18,10 @@ import httpx
 
 from hitl import cycle, project
 from hitl.connectors.label_studio import LabelStudio
-from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer
 from hitl.settings import new_settings
 from tests.bench import results
-from tests.bench.service.label_studio_pull import BATCH, CONFIG, task
+from tests.bench.service.label_studio_pull import filled
 
 ANNOTATORS = 2
 
@@ -45,12 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, tasks=30_000, runs=3)
     figures: dict[str, Any] = {}
     with LocalServer() as server, tempfile.TemporaryDirectory() as folder:
-        people = [int(server.sign_up(f"annotator{k}@example.com", "a-long-password").id) for k in range(ANNOTATORS)]
-        number = LabelStudio.create_project(server.url, server.token, "bench", CONFIG)
-        client = Client(server.url, server.token)
-        for start in range(0, options.tasks, BATCH):
-            rows = [task(n, people) for n in range(start, min(start + BATCH, options.tasks))]
-            client.post(f"/api/projects/{number}/import", rows)
+        number = filled(server, options.tasks, ANNOTATORS)
         source = {"kind": "label-studio", "url": server.url, "project": number}
         new_settings.write(Path(folder) / "hitl.toml", "bench", source, "sqlite:///hitl.db", [])
         for run in range(options.runs + 2):
