@@ -40,7 +40,10 @@ def checks(config: Path) -> Iterator[Check]:
             yield Check("policy", False, "policy.options.audit_share asks nothing of annotators without names", fix)
         else:
             yield Check("policy", True, settings.policy.name)
-        yield from connector.check()
+        for check in connector.check():
+            yield check
+            if check.stops:
+                return
         reported, suggested = store.suggested(settings.name)
         if reported:  # the platform reports which answers began as a suggestion
             detail = f"{suggested:,} of {reported:,} began as a suggestion that the annotator saw"
@@ -67,7 +70,8 @@ def _events(settings: Settings, store: Store) -> Iterator[Check]:
     for one in addresses_of(settings, store):
         name, counted_now = f"events: {one.to.name}", counts.get(one.to.name, Counted())
         if one.to.lacks is not None:
-            yield Check(name, False, *one.to.lacks.split("; ", 1))
+            detail, _, fix = one.to.lacks.partition("; ")
+            yield Check(name, False, detail, fix)
             continue
         reply = one.reach()
         waiting = f"; {counted(counted_now.waiting, 'event')} to be sent, {counted_now.failed:,} given up so far"

@@ -278,12 +278,17 @@ def silent(what: str, done: int, total: int | None) -> None:
 
 @dataclass(frozen=True)
 class Check:
-    """One line of `hitl doctor`: what was checked, its result, and how to fix it if it failed."""
+    """One line of `hitl doctor`: what was checked, its result, and how to fix it if it failed.
+
+    `warns`: nothing is broken, but the detail matters. `stops`: further checks need what failed.
+    """
 
     name: str
     ok: bool
     detail: str
     fix: str = ""
+    warns: bool = False
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +382,7 @@ class Connector(ABC):
         """Apply each operation to the platform, verify it, and yield a receipt, in the order given."""
 
     @abstractmethod
-    def check(self) -> list[Check]:
+    def check(self) -> Iterable[Check]:
         """Return the lines of `hitl doctor`: connection, permissions, configuration."""
 
     @property

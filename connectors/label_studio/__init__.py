@@ -122,8 +122,8 @@ class LabelStudio(Connector):
         `control` selects one control of the labeling configuration, and ignores the others; `abstain` names choices
         that are answers but not classes ("Unsure"); `rename` maps former names of choices to current ones; `key` names
         the field of a task's data that holds the user's own id, which new tasks get too; `overlap` is how many seconds
-        the server's clock may go back; `timeout` is the maximum number of seconds for a whole request (default 240);
-        `transport` replaces the network in tests.
+        the server's clock may go back; `timeout` is the maximum number of seconds for a whole request (default
+        240), and a read without a byte is given up after a quarter of it; `transport` replaces the network in tests.
         """
         server, pasted = read_address(url)
         if pasted not in (None, project):
@@ -189,7 +189,7 @@ class LabelStudio(Connector):
         """Push like `push`, but compare existing predictions one by one instead of by count."""
         return push.receipts(self.client, self.project, self.form, operations, self._key, whole=True)
 
-    def check(self) -> list[Check]:
+    def check(self) -> Iterator[Check]:
         """Check connection, token, project, labeling configuration, and settings that affect the order of tasks."""
         return doctor.check(self.client, self.project, *self._controls, self._key)
 

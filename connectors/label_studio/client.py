@@ -3,7 +3,8 @@
 Reads and idempotent writes (PATCH, DELETE) are retried. POST is not, because Label Studio has no upsert. A login page
 has status 200 too, so a response is accepted only if it has the expected shape (replies.py), and an empty one only if
 it comes twice. Tokens never appear in a message. A whole request has a time limit (httpx limits only the time between
-two bytes). Under a fence, every write first checks that the lease is still held, and nothing is sent after it ends.
+two bytes), and a read that brings no byte is given up much earlier. Under a fence, every write first checks that the
+lease is still held, and nothing is sent after it ends.
 """
 
 from __future__ import annotations
@@ -33,10 +34,16 @@ from hitl.formatting import masked, remember
 WAITS = (1.0, 2.0, 4.0, 8.0)
 """Seconds before each retry. A server may ask for longer waits (Retry-After), up to LONGEST_WAIT."""
 LONGEST_WAIT = 30.0
-REPEAT_SECONDS = 60.0
+REPEAT_SECONDS = 90.0
 """Seconds from the first request within which retries begin."""
 REQUEST_SECONDS = 240.0
 """Default timeout of a whole request. A server that keeps sending is cut off."""
+SILENT_SHARE = 0.25
+"""Share of the timeout after which a read that brings no byte is given up. Writes get all of it, because Label Studio
+answers a large one only when it is done.
+"""
+CHECK_SECONDS = 10.0
+"""Seconds that the first requests of `hitl doctor` and `hitl init` wait for a byte."""
 WITHIN_LEASE = 0.8
 """Share of the remaining lease time within which a write must be sent."""
 IDS_A_REQUEST = 400
@@ -111,6 +118,7 @@ class Client:
         if not re.fullmatch("[!-~]+", self._token):
             problem = "holds a space, a line break or a letter beyond ASCII" if self._token else "is empty"
             raise BadSettings(f"the token of Label Studio {problem}. {_ADVICE[401]}")
+        self._waits: tuple[float, ...] = WAITS
         self._transport = transport
         self._connecting = Lock()
         self._may_write: Callable[[], float] | None = None
@@ -118,6 +126,13 @@ class Client:
     def fence(self, may_write: Callable[[], float] | None) -> None:
         """Call `may_write` before every write from now on. It raises, or returns the seconds left. None: no fence."""
         self._may_write = may_write
+
+    def brief(self) -> Client:
+        """Return a client for checks: it waits CHECK_SECONDS for a byte, and does not retry."""
+        seconds = min(CHECK_SECONDS / SILENT_SHARE, self.request_seconds)
+        client = Client(self.url, self._token, transport=self._transport, request_seconds=seconds)
+        client._waits = ()
+        return client
 
     def get(self, path: str, shape: Shape = replies.ANYTHING, /, **parameters: object) -> Any:
         """Return the JSON response of GET `path`. An empty one is requested again."""
@@ -163,7 +178,7 @@ class Client:
         except ImportError as error:
             raise MissingExtra(f'Label Studio needs {error.name}: pip install "hitl-toolkit[label-studio]"') from None
         connections = httpx.Client(
-            timeout=httpx.Timeout(self.request_seconds, connect=min(10.0, self.request_seconds)),
+            timeout=self._timeout("GET"),
             follow_redirects=True,
             # Without a network in between, compression costs more than it saves.
             headers={"Accept-Encoding": "identity"} if urlsplit(self.url).hostname in _LOCAL else {},
@@ -178,6 +193,10 @@ class Client:
             )
         except ApiError as error:
             raise Refused(f"the token for {self.url} is not usable: {error.body}. {_ADVICE[401]}") from None
+
+    def _timeout(self, method: str) -> httpx.Timeout:
+        silent = self.request_seconds * (SILENT_SHARE if method == "GET" else 1.0)
+        return httpx.Timeout(self.request_seconds, connect=min(10.0, self.request_seconds), read=silent)
 
     @cached_property
     def community(self) -> bool:
@@ -267,14 +286,14 @@ class Client:
                 return self._read(self._request(method, path, parameters, body), shape)
             except Unreachable as error:
                 strange += isinstance(error, NoAnswer)
-                if strange == 2 or tries == len(WAITS):
+                if strange == 2 or tries == len(self._waits):
                     raise
-                wait = WAITS[tries] if error.retry_after is None else min(error.retry_after, LONGEST_WAIT)
+                wait = self._waits[tries] if error.retry_after is None else min(error.retry_after, LONGEST_WAIT)
                 tries += 1
                 if time.monotonic() + wait > until:
                     raise
             again = "no answer from %s, trying again in %.0f s (%d of %d)"
-            _log.warning(again, self.url, wait, tries, len(WAITS))
+            _log.warning(again, self.url, wait, tries, len(self._waits))
             time.sleep(wait)
 
     @contextmanager
@@ -284,12 +303,16 @@ class Client:
             _ = self._sdk
         from label_studio_sdk.core.api_error import ApiError
 
+        start = time.monotonic()
         sending = WITHIN_LEASE * self._may_write() if self._may_write is not None and method != "GET" else None
         try:
             with within(self.request_seconds, sending=sending):
                 yield
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unreachable(f"{self.url} did not answer {asked}: {_short(repr(error))}. {_GONE}") from None
+            why = _short(str(error) or type(error).__name__)
+            if isinstance(error, httpx.ReadTimeout | httpx.ConnectTimeout):
+                why = f"waited {time.monotonic() - start:.0f} s"
+            raise Unreachable(f"{self.url} did not answer {asked}: {why}. {_GONE}") from None
         except ApiError as error:  # from an SDK method, or from renewing the access token
             raise self._error(asked, error.status_code or 401, str(error.body), None) from None
         except (ValueError, LookupError, TypeError, AttributeError) as error:  # from the SDK: unexpected
@@ -305,7 +328,7 @@ class Client:
                 params=dict(parameters) or None,
                 content=content,
                 headers={} if body is None else {"content-type": "application/json"},
-                request_options={"timeout": self.request_seconds},
+                request_options={"timeout": self._timeout(method)},
             )
         if response.status_code >= 400:
             raise self._error(asked, response.status_code, _detail(response), response.headers.get("retry-after"))
@@ -315,7 +338,7 @@ class Client:
         return response
 
     def _error(self, request: str, status: int, detail: str, retry_after: str | None) -> Exception:
-        answer = f"Label Studio at {self.url} said {status} for {request}: {_short(detail)}"
+        answer = f"Label Studio at {self.url} said {status} for {request}: {_short(detail).rstrip('.')}"
         if status >= 500 or status in (408, 429):
             is_hint = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
             return Unreachable(f"{answer}. {_FAILED}", min(float(retry_after or 0), 86_400.0) if is_hint else None)

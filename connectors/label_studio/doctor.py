@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.label_studio import push, replies
@@ -30,43 +30,45 @@ def check(
     abstain: Sequence[str],
     rename: Mapping[str, str],
     field: str | None = None,
-) -> list[Check]:
+) -> Iterator[Check]:
     """Check in order, and stop at a failure that makes the remaining checks pointless.
 
     `field` names the field of a task's data that holds the user's own id (source.key).
     """
-    checks: list[Check] = []
+    name, first = "label studio", client.brief()
     try:
-        version = client.get("/api/version/", replies.VERSION)
+        version = first.get("/api/version/", replies.VERSION)
         release, edition = version.get("release", "?"), str(version.get("edition", "Community"))
-        checks.append(Check("label studio", True, f"{client.url}: {edition} {release}"))
-        whoami = client.get("/api/current-user/whoami", replies.WITH_ID)
-        checks.append(Check("token", True, f"belongs to {whoami.get('email')}"))
-        settings = client.project(project)
-        detail = f"{project}: {settings.get('title')}, {settings.get('task_number')} tasks"
-        checks.append(Check("project", True, detail))
+        yield Check(name, True, f"{client.url}: {edition} {release}")
+        name = "token"
+        whoami = first.get("/api/current-user/whoami", replies.WITH_ID)
+        yield Check(name, True, f"belongs to {whoami.get('email')}")
+        name = "project"
+        settings = first.project(project)
+        yield Check(name, True, f"{project}: {settings.get('title')}, {settings.get('task_number')} tasks")
     except HitlError as error:
-        name = ("label studio", "token", "project")[len(checks)]
         detail, _, fix = str(error).partition(". ")
-        return [*checks, Check(name, False, detail, fix)]
+        yield Check(name, False, detail, fix, stops=True)
+        return
     versions = Versions(client, project)
-    checks += [_labeling(settings["label_config"], control, abstain, rename), _serving(settings)]
-    checks += [_order(versions, settings), _suggestions(versions, settings)]
+    yield _labeling(settings["label_config"], control, abstain, rename)
+    yield _serving(settings)
+    yield _order(versions, settings)
+    yield _suggestions(versions, settings)
     if edition.lower() == "community":
         # Community has no setting that hides the answers of others.
         shown = " and the consensus" if any(name.startswith(CONSENSUS) for name in versions.counts()) else ""
-        detail = (
-            f"a task that is opened from the Data Manager's list shows everybody's annotations{shown}; Label All Tasks "
-            "and Label Tasks As Displayed show neither"
-        )
-        checks.append(Check("blindness", True, detail))
-    checks.append(_gold(client, project, whoami["id"]))
-    return checks if field is None else [*checks, _own_ids(client, project, field)]
+        detail = f"a task opened from the Data Manager's list shows everybody's annotations{shown}"
+        fix = "let annotators use Label All Tasks or Label Tasks As Displayed, which hide them"
+        yield Check("blindness", True, detail, fix, warns=True)
+    yield _gold(client, project, whoami["id"])
+    if field is not None:
+        yield _own_ids(client, project, field)
 
 
 def projects_of(client: Client) -> list[tuple[int, str]]:
     """Return number and title of the first projects that the token's user sees, latest first."""
-    listed = client.get("/api/projects/", replies.PROJECTS, include="id,title", page_size=PROJECTS)
+    listed = client.brief().get("/api/projects/", replies.PROJECTS, include="id,title", page_size=PROJECTS)
     return [(row["id"], str(row["title"] or "")) for row in listed["results"]]
 
 
@@ -76,6 +78,7 @@ def describe(client: Client, project: int, control: str | None) -> tuple[str, li
     Raises Unreachable, and Refused for a wrong token, for a project that does not exist (it names those that do), or
     for one without a supported control.
     """
+    client = client.brief()
     client.get("/api/version/", replies.VERSION)
     user = client.get("/api/current-user/whoami", replies.WITH_ID).get("email")
     try:
@@ -100,8 +103,8 @@ def _labeling(xml: str, control: str | None, abstain: Sequence[str], rename: Map
     used = {each.name for each in form.controls}
     others = [other for other in (*(each.name for each in whole.controls), *refused) if other not in used]
     ignored = f"; not read: {', '.join(others)}" if others else ""
-    sizes = ", ".join(f"{len(each.questions)} questions, {len(each.choices)} choices" for each in form.controls)
-    return Check(name, True, f"{form.name}: {sizes}{ignored}")
+    sizes = "; ".join(f"{each.name}: {counted(len(each.choices), 'choice')}" for each in form.controls)
+    return Check(name, True, f"{sizes}{ignored}")
 
 
 def _serving(settings: Mapping[str, Any]) -> Check:

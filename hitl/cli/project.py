@@ -15,7 +15,7 @@ import typer
 from hitl.cli import show
 from hitl.cli.evidence import require_unread
 from hitl.cli.options import HERE, Config, DryRun, Json, opt
-from hitl.errors import BadSettings, HitlError, MissingToken
+from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError, StoreError
 from hitl.formatting import subject_of
 from hitl.project import lease_seconds, opened, require_place, stored
 
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from hitl.store.learned import Training
 
 AcceptDeletions = Annotated[bool, opt("Tables: accept that rows are gone, however many.", "--accept-deletions")]
+SUBJECTS: Mapping[type[HitlError], str] = {
+    MissingToken: "token",
+    BadSettings: "settings",
+    StoreError: "store",
+    PlatformError: "platform",
+}
+"""Error -> name of the check of `hitl doctor` that it ends."""
 AS_PLANNED = "nothing to push: the platform is as planned"
 DIFFERENCES = 20
 """Maximum number of differences that `hitl audit` prints as lines. --json has all of them."""
@@ -38,20 +45,24 @@ def doctor(config: Config = HERE, as_json: Json = False) -> None:
     from hitl.platform import Check
 
     made: list[Check] = []
+
+    def tell(check: Check) -> None:
+        made.append(check)
+        if not as_json:
+            show.line(f"{'FAIL' if not check.ok else 'warn' if check.warns else 'ok  '}  {check.name}: {check.detail}")
+            if check.fix and (check.warns or not check.ok):
+                show.line(f"      -> {check.fix}")
+
     code = 0
     try:
         for check in checks(config):
-            made.append(check)
+            tell(check)
             code = code or int(not check.ok)
     except HitlError as error:
         code = error.exit_code
-        made.append(Check(type(error).__name__, False, str(error)))
-    lines = []
-    for check in made:
-        lines.append(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}")
-        if not check.ok and check.fix:
-            lines.append(f"      -> {check.fix}")
-    show.result({"ok": not code, "checks": show.without_passwords([asdict(check) for check in made])}, lines, as_json)
+        subject = next((name for kind, name in SUBJECTS.items() if isinstance(error, kind)), "project")
+        tell(Check(subject, False, str(error)))
+    show.result({"ok": not code, "checks": show.without_passwords([asdict(check) for check in made])}, (), as_json)
     if code:
         raise typer.Exit(code)
 

@@ -275,8 +275,8 @@ class Database:
     def _sentence(self, text: str, *, connecting: bool) -> str:
         text = " ".join(self.without_secrets(text).split()) or "no reason given"
         if self.postgres:
-            hint = ". Is the server running, and are host, database, user and password right?" if connecting else ""
-            return f"{self.name}: {text}{hint}"
+            hint = " Is the server running, and are host, database, user and password right?" if connecting else ""
+            return f"{self.name}: {text}{hint and ('' if text.endswith('?') else '.' + hint)}"
         folder = Path(self.name).absolute().parent
         hints = [hint.format(folder=folder) for sign, hint in _SQLITE_HINTS.items() if sign in text]
         return f"{self.name}: {hints[0] if hints else text}"

@@ -149,7 +149,7 @@ def known_truth_comes_back_as_truth(connector: Connector) -> None:
 
 @fact
 def a_check_says_what_was_looked_at(connector: Connector) -> None:
-    checks = connector.check()
+    checks = list(connector.check())
     assert checks
     assert all(isinstance(check, Check) and check.name and check.detail for check in checks)
     assert all(check.ok or check.fix for check in checks), "a check fails and does not say what to do"

@@ -110,7 +110,7 @@ def cycle(path: Path) -> None:
                 found = audit(settings, store, connector)
                 assert case or found.agrees
             finally:
-                connector.check()
+                list(connector.check())
 
 
 @contextmanager
@@ -208,7 +208,7 @@ def record() -> int:
             scene.answer()
             cycles.run(settings, store, connector, now=NOON)
             audit(settings, store, connector)
-            connector.check()
+            list(connector.check())
         recorded["answers"] = [
             (*asked, body.replace(server.token, TOKEN).replace(server.url, "http://annotations.example"))
             for *asked, body in transport.answers

@@ -212,7 +212,7 @@ def dripping(answer: bytes) -> Iterator[str]:
 
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"], ids=["head", "body"])
 def test_an_answer_that_drips_is_cut_off(head: bytes) -> None:
-    with dripping(head + b"HTTP/1.1 200 OK" + b" " * 900) as url, pytest.raises(Unreachable, match="ReadTimeout"):
+    with dripping(head + b"HTTP/1.1 200 OK" + b" " * 900) as url, pytest.raises(Unreachable, match="waited"):
         Client(url, TOKEN, request_seconds=0.8 if not head else 3.0).post("/x", {})
 
 
@@ -220,7 +220,7 @@ def test_a_process_that_wakes_after_its_lease_sends_nothing() -> None:
     with dripping(b"") as url:
         client = Client(url, TOKEN)
         client.fence(lambda: 0.0)
-        with pytest.raises(Unreachable, match="WriteTimeout"):
+        with pytest.raises(Unreachable, match="took too long"):
             client.post("/x", {})
 
 
