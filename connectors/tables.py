@@ -44,8 +44,8 @@ WHAT_IS_READ = (
     "its columns are item, annotator, label, or as source.item, source.annotator, source.label say"
 )
 _IN_DOUBT = (
-    "more than source.max_shrink allows, as in a file that is still being written. Nothing was deleted; what is new "
-    "was taken. The next cycle deletes them if the files stay as they are; if they are meant to be gone now, run "
+    "more than source.max_shrink allows. A file may be half-written, so nothing was deleted; new rows were read. If "
+    "the files stay as they are, the next run deletes the missing rows. To delete them now: "
     "`hitl run --accept-deletions`"
 )
 OPERATIONS = ("consensus", "order", "assign", "labels_wanted", "add_items", "gold")
@@ -104,7 +104,7 @@ class Look:
     def lost(self, rows: Mapping[str, int], share: float) -> list[str]:
         """Describe the tables that lost more rows than allowed."""
         return [
-            f"{name}.* has {now:,} rows where the last cycle found {before:,}"
+            f"{name}.* has {now:,} rows where the last run found {before:,}"
             for name, before in self.rows.items()
             if before - (now := rows.get(name, 0)) > max(share * before, FEW if now else 0)
         ]

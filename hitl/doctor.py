@@ -105,7 +105,7 @@ def _outbox(settings: Settings, store: Store) -> Check:
     waiting = ", ".join(dict.fromkeys(map(subject_of, pending)))
     if not pending:
         return Check("outbox", True, "nothing waits to be sent")
-    why = f"; the last cycle failed: {failure.message}" if failure else ""
+    why = "; the last run failed (`hitl status`)" if failure else ""
     fix = "`hitl run` plans again, drops what is no longer wanted, and sends the rest"
     return Check("outbox", not failure, f"{len(pending)} to be sent: {waiting}{why}", fix if failure else "")
 
@@ -134,11 +134,12 @@ def _learning(settings: Settings, store: Store, connector: Connector) -> Iterato
         yield Check("learn", False, f"learn.model {learn.model!r} has no features to learn from", fix)
     elif learn.model is not None:
         for name, one in trainings.items():
-            share = f"predicts {one.agreement:.0%} as annotators say, out of fold"
-            detail = f"{name}: {learn.model}, from {one.items:,} items, {share if one.informs else 'knows nothing yet'}"
+            share = f"agrees with annotators on {one.agreement:.0%} of held-out items"
+            how = share if one.informs else "no better than guessing yet"
+            detail = f"{name}: {learn.model}, from {one.items:,} items, {how}"
             yield Check("learn", True, detail)
         if not trainings:
-            yield Check("learn", True, f"{learn.model}: nothing learned yet; the next cycle with enough labels begins")
+            yield Check("learn", True, f"{learn.model}: not trained yet; the next run with enough labels trains it")
     elif settings.features.kind is not None and len(store.key_column(settings.name)):
         method = Learned(settings.combine.method)
         for name, known in stored_evidence(settings, store, connector.questions()).items():
@@ -155,8 +156,8 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
         return
     x_nd = stored_features(settings, store, items)
     if x_nd is None:
-        fix = "`hitl embed --project`, or the next cycle"
-        yield Check("features", False, "not made yet, or by other settings", fix)
+        fix = "`hitl embed --project`, or the next run"
+        yield Check("features", False, "not computed yet, or computed with other settings", fix)
         return
     have = int((x_nd == x_nd).all(axis=1).sum()) if x_nd.shape[1] else 0
     detail, fix = f"{have:,} of {len(items):,} items, {x_nd.shape[1]:,} numbers each", "lists the others, and why"
@@ -187,7 +188,7 @@ def _graph(settings: Settings, store: Store) -> Iterator[Check]:
         yield Check("graph", False, str(error), "fix the file, or its name in [graph]; `hitl pull` reads the items")
         return
     if linked is None:
-        yield Check("graph", False, "not made yet: it waits for the features", "`hitl embed --project`")
+        yield Check("graph", False, "not built yet: it needs the features", "`hitl embed --project`")
         return
     edges, left_out = counted(linked.edges, "edge"), counted(linked.left_out, "edge")
     alone = f"; {counted(linked.alone, 'item has', 'items have')} none" if linked.alone else ""

@@ -56,7 +56,7 @@ def metrics_of(
     idle = why_nothing_is_asked(plan, crew, budget)
     if idle is not None and lacks and not open_to_crew(pool, crew, budget):
         others = plan.open_items - lacks.total()
-        rest = f"; every annotator who may answer the {others:,} others that are open has" if others else ""
+        rest = f"; everyone who may answer the other {others:,} open items has done so" if others else ""
         idle = missing_in_words(lacks, crew) + rest
     return {
         "items": first.n_items,
@@ -167,7 +167,7 @@ def summary_of(metrics: Mapping[str, Any] | None, failure: tuple[str, str, datet
     questions = {} if metrics is None else metrics.get("questions", {})
     if metrics is None or not questions:
         first = Summary(
-            "empty", ("No cycle yet, so nothing has been combined or planned.",), "Start the first cycle: `hitl run`."
+            "empty", ("No run yet, so nothing has been combined or planned.",), "Start the first run: `hitl run`."
         )
     else:
         several = len(questions) > 1
@@ -177,10 +177,8 @@ def summary_of(metrics: Mapping[str, Any] | None, failure: tuple[str, str, datet
         return first
     kind, message, at = failure
     away, since = kind == "Unreachable", f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    head = f"The platform could not be reached at {since}" if away else f"The last cycle failed at {since}"
-    stored = (
-        "" if metrics is None else " All figures are from the last cycle that succeeded; `hitl export` still works."
-    )
+    head = f"The platform could not be reached at {since}" if away else f"The last run failed at {since}"
+    stored = "" if metrics is None else " All figures are from the last successful run; `hitl export` still works."
     check = "Check its address and that it is up, then `hitl run`." if away else "Fix this, then `hitl run`."
     return Summary("failed", (sentence(f"{head}: {message}"), *first.state), f"{check}{stored}")
 
@@ -216,7 +214,7 @@ def _state(subject: str, question: Mapping[str, Any], metrics: Mapping[str, Any]
     if _is_stuck(question):
         empty = question["unlabeled"]
         without = f" ({empty:,} of them without an answer to this question)" if empty else ""
-        who = "nobody in the crew may answer" if metrics.get("lacking") else "everyone has answered or skipped"
+        who = "no annotator of the crew may answer" if metrics.get("lacking") else "everyone has answered or skipped"
         items = "the last open item" if left == 1 else f"all {left:,} open items"
         return f"{subject} is stuck: {progress}, and {who} {items}{without}. The target is {target}."
     if metrics.get("stop"):
@@ -265,37 +263,41 @@ def sentence(text: str) -> str:
 
 
 def outlook(metrics: Mapping[str, Any]) -> list[str]:
-    """Describe the expected accuracy and the remaining work."""
+    """Describe the accuracy so far, what was spent, and the remaining work, a sentence or two per line."""
     lines = []
     if metrics.get("expected"):
         expected = rules.Expected(**metrics["expected"])
-        lines.append(f"accuracy expected now: {expected}; {_checked(expected)}")
+        lines.append(_accuracy(expected))
         if not expected.checked and not metrics.get("corrected", True):
-            lines.append(f"caution: {TOO_SURE}")
+            lines.append(TOO_SURE)
         if metrics.get("audit"):
             audit = AuditedAgreement(**metrics["audit"])
             lines.append(
-                f"audit: of {audit.drawn:,} questions about items drawn at random {audit.answered:,} are answered; "
-                f"labels, as they stood when asked, agree with such answers in {audit.share:.1%} of all items (95 % "
-                f"interval {audit.low:.1%} to {audit.high:.1%}). That is agreement, not accuracy: annotators err too"
+                f"Audit: {audit.answered:,} of {audit.drawn:,} questions about randomly drawn items are answered. "
+                f"Labels agree with such answers on about {audit.share:.1%} of all items (95 % interval "
+                f"{audit.low:.1%} to {audit.high:.1%}). This is agreement, not accuracy: annotators make mistakes too."
             )
-        lines.append(f"spent: {counted(metrics['labels'], 'label')}, cost {metrics['cost']:,g}")
+        lines.append(f"Spent: {counted(metrics['labels'], 'label')}, cost {metrics['cost']:,g}.")
     lines += [_of_model(name, said, metrics["items"]) for name, said in metrics.get("models", {}).items()]
+    return [*lines, *remaining(metrics)]
+
+
+def remaining(metrics: Mapping[str, Any]) -> list[str]:
+    """Describe the remaining work, and why some annotators or items get no questions."""
+    lines = []
     if metrics.get("stop"):
-        lines.append(f"the project {'is done' if finished(metrics) else 'has stopped'}: {metrics['stop']}")
+        lines.append(f"The project {'is done' if finished(metrics) else 'has stopped'}: {metrics['stop']}.")
     elif metrics.get("idle"):
-        lines.append(f"nothing is asked: {metrics['idle']}")
+        lines.append(f"No questions are sent: {metrics['idle']}.")
     elif metrics.get("forecast"):
         ahead = forecast.Forecast(**metrics["forecast"])
-        lines.append(f"to come: {ahead}")
-        if ahead.caution:
-            lines.append(f"caution: {ahead.caution}")
+        lines += filter(None, (str(ahead), ahead.caution))
     if metrics.get("waits"):
-        lines.append(f"waiting: {metrics['waits']}")
+        lines.append(f"Waiting: {metrics['waits']}.")
     lines += without_questions(metrics)
     lacking = metrics.get("lacking")
     if lacking and lacking not in (metrics.get("idle") or ""):
-        lines.append(f"left aside: {lacking}")
+        lines.append(f"Some items get no questions: {lacking}.")
     return lines
 
 
@@ -316,7 +318,7 @@ def without_questions(metrics: Mapping[str, Any]) -> list[str]:
     lines = []
     for why, names in by_reason.items():
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        lines.append(f"no questions for {', '.join(names[:NAMED])}{more}: {why}")
+        lines.append(f"No questions for {', '.join(names[:NAMED])}{more}: {why}.")
     return lines
 
 
@@ -326,26 +328,25 @@ def expected_accuracy(question: rules.Judged) -> rules.Expected:
 
 
 TOO_SURE = (
-    "this method takes answers at their word and is surer than it is right on most crowds, so projects may end too "
-    "early; for labels of whole items the default method corrects that, and 20 items of known truth check it "
-    "(`hitl gold`)"
+    "This method is overconfident on most crowds, so the project may end too early. The default method corrects for "
+    "that (labels of whole items only). 20 gold items (`hitl gold`) check any method."
 )
 
 
-def _checked(expected: rules.Expected) -> str:
+def _accuracy(expected: rules.Expected) -> str:
     if expected.unknowable:
-        return f"not known: {expected.unknowable}"
+        return f"Accuracy: can't tell yet. {expected.unknowable}"
     if not expected.checked:
-        return f"unchecked: {expected.unchecked or known_items.too_few(0)}"
+        return f"Expected accuracy: {expected}, not checked. {expected.unchecked or known_items.too_few(0)}"
     return (
-        f"checked on {expected.checked} items of known truth: {expected.wrong:.0f} would be wrong without it, "
-        f"{expected.expected_wrong:.1f} were expected"
+        f"Expected accuracy: {expected}, checked on {expected.checked} gold items: without their ground truth "
+        f"{expected.wrong:.0f} would be wrong, and {expected.expected_wrong:.1f} were expected to be."
     )
 
 
 def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
     """Describe a model in one line: items predicted, and agreement with the consensus."""
-    parts = [f"model {name}: predicts {said['items']:,} of {items:,} items"]
+    parts = [f"Model {name} predicts {said['items']:,} of {items:,} items"]
     if said["agrees"] is not None:
-        parts.append(f"agrees with the label of {said['agrees']:.1%} of {said['compared']:,} that annotators labeled")
-    return f"{', '.join(parts)} (whether it helps: `hitl models`)"
+        parts.append(f"and agrees with {said['agrees']:.1%} of the {counted(said['compared'], 'label')} there")
+    return f"{' '.join(parts)}. `hitl models` shows whether it helps."

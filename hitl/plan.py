@@ -224,7 +224,7 @@ class Plan(OneLineRepr):
 
     def __str__(self) -> str:
         whom = counted(len(self.annotators), "annotator") if self.annotators else "anyone"
-        asked = f"done: {self.stop}" if self.stop else f"{counted(len(self.asks), 'question')} for {whom}"
+        asked = f"no more questions ({self.stop})" if self.stop else f"{counted(len(self.asks), 'question')} for {whom}"
         if not (self.asks or self.stop):
             asked = "no questions"
         return f"{asked}; {counted(len(self.done), 'item')} done, {self.open_items} open"

@@ -33,15 +33,15 @@ def why_nothing_is_asked(plan: Plan, crew: Crew, budget: Budget) -> str | None:
     if plan.asks or plan.stop or not plan.open_items:
         return None
     if budget.open_questions == 0:
-        return "budget.open_questions is 0"
+        return "`budget.open_questions` is 0"
     least = min(crew.prices)
     if budget.cost < least:
-        return f"budget.cost is {budget.cost:g}, and a label costs {least:g} at least"
+        return f"`budget.cost` is {budget.cost:g}, but a label costs at least {least:g}"
     if not crew.names:
         return "no answer is expected to change anything"
     if not any(crew.capacity_of(name) for name in crew.names):
-        return "no annotator of the crew has any capacity (crew.capacity, crew.capacities)"
-    return "who may be asked has no capacity left, or no question is worth its cost"
+        return "no annotator has any capacity (`crew.capacity`, `crew.capacities`)"
+    return "the annotators who may be asked have no capacity left, or no question is worth its cost"
 
 
 def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: Budget) -> dict[Name, str]:
@@ -54,17 +54,17 @@ def why_not_asked(questions: Sequence[Judged], plan: Plan, crew: Crew, budget: B
     may = _may_answer_some(pool, replace(crew, asked=()))
     may_by_skill = _may_answer_some(pool, replace(crew, asked=(), skills={}, needs={}))
     full = len(plan.asks) >= budget.open_questions
-    limit = f"budget.open_questions allows {budget.open_questions:,} at a time, and " if full else ""
+    limit = f"`budget.open_questions` allows {budget.open_questions:,} at a time, and " if full else ""
     reasons: dict[Name, str] = {}
     for name in left:
         if not crew.capacity_of(name):
-            reasons[name] = "no capacity (crew.capacity, crew.capacities)"
+            reasons[name] = "no capacity (`crew.capacity`, `crew.capacities`)"
         elif not may[name] and may_by_skill[name]:
-            reasons[name] = "no open item that their skills allow (crew.skills)"
+            reasons[name] = "no open item matches their skills (`crew.skills`)"
         elif not may[name]:
-            reasons[name] = "no open item left that they have not answered or skipped"
+            reasons[name] = "they have answered or skipped every open item"
         else:
-            reasons[name] = f"{limit}answers by others are expected to help more"
+            reasons[name] = f"{limit}answers by others help more"
     return reasons
 
 
@@ -124,7 +124,7 @@ def waiting_for_absent(questions: Sequence[Judged], plan: Plan, crew: Crew, budg
     seem = "seems" if len(names) == 1 else "seem"
     items = f"{waiting:,} open item{' waits' if waiting == 1 else 's wait'}"
     people = f"{', '.join(names[:SHOWN])}{more}"
-    return f"{items} for {people}, who {seem} to be away: no other annotator of the crew can answer"
+    return f"{items} for {people}, who {seem} to be away: no one else in the crew can answer"
 
 
 def missing_skills(items: Iterable[Name], crew: Crew) -> Counter[tuple[str, ...]]:
@@ -151,5 +151,5 @@ def missing_in_words(missing: Counter[tuple[str, ...]], crew: Crew) -> str:
     more = f", and {len(ranked) - SHOWN} more" if len(ranked) > SHOWN else ""
     had = sorted(frozenset().union(*(crew.skills.get(name, frozenset()) for name in crew.names)))
     has = f"the crew has {', '.join(map(repr, had[:SHOWN]))}{', ...' if len(had) > SHOWN else ''}"
-    sentence = f"no annotator of the crew has what {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
-    return f"{sentence} ({has if had else 'the crew has no skills'}; crew.skills)"
+    sentence = f"no annotator has the skills that {total:,} item{' needs' if total == 1 else 's need'}: {named}{more}"
+    return f"{sentence} ({has if had else 'the crew has no skills'}; `crew.skills`)"

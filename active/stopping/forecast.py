@@ -1,4 +1,4 @@
-"""Forecast the number of labels still needed: "about n labels, cost c, to reach a".
+"""Forecast the number of labels still needed: "About n labels to go, cost c, to reach a".
 
 The policy's future is simulated several times (draws), starting from the present beliefs. Each draw consists of
 
@@ -103,27 +103,28 @@ class Forecast:
         return self.high > EARLY * self.low
 
     def __str__(self) -> str:
-        if self.target is None or self.reached < 0.5:
-            goal = f"until every item is done, at an accuracy of about {self.accuracy:.1%}"
+        reaches = self.target is not None and self.reached >= 0.5
+        goal = f" to reach {self.target:.1%}" if reaches else ""
+        if self.too_early:
+            text = f"It's too early to forecast the number of labels{goal or ' to go'}."
         else:
-            goal = f"to reach {self.target:.1%}"
-        short = "" if self.target is None or self.reached >= 0.5 else f" (too little for {self.target:.1%})"
+            between = f"{self.low:,.0f} to {self.high:,.0f}"
+            text = f"About {self.labels:,.0f} labels to go ({between}){goal}, cost {self.cost:,.4g}."
         if self.unfinished >= 0.5:
             left = round(self.unfinished)
-            open_then = "one item is" if left == 1 else f"{left:,} items are"
-            goal = goal.replace("until every item is done", f"until only {open_then} open")
-            short += "; no more is asked there: label limit, or no annotator left"
-        if self.too_early:
-            return f"too early to say how many more labels, {goal.partition(', at an')[0]}{short}"
-        between = f"{self.low:,.0f} to {self.high:,.0f}"
-        return f"about {self.labels:,.0f} labels ({between}), cost {self.cost:,.4g}, {goal}{short}"
+            items = "One item" if left == 1 else f"{left:,} items"
+            text += f" {items} will stay below the target: label limit, or everyone will have answered."
+        if not (reaches or self.too_early):
+            below = "" if self.target is None else f", below the target of {self.target:.1%}"
+            text += f" Expected accuracy then: {self.accuracy:.1%}{below}."
+        return text
 
 
 def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: int = 16, seed: int = 0) -> Forecast:
     """Forecast the labels until the project is done, by simulating `draws` futures. `seed` >= 0 is for the draws.
 
     >>> print(forecast([(evidence, consensus)], Crew(("ann", "bob")), Budget(target_accuracy=0.95)))
-    about 1,240 labels (830 to 1,850), cost 1,240, to reach 95.0%
+    About 1,240 labels to go (830 to 1,850) to reach 95.0%, cost 1,240.
     """
     pool = PoolState.of(questions, budget)
     expected, rows, target = pool.expected, pool.open_rows, budget.target_accuracy
@@ -350,16 +351,16 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
     expected = pool.expected
     if expected.overconfident:
         return UNCHECKED, (
-            f"the confidence is too high: {expected.wrong:.0f} of {expected.checked} known items would be wrong "
-            f"where {expected.expected_wrong:.0f} were expected; expect more labels"
+            f"It may take more: confidence is too high, because {expected.wrong:.0f} of {expected.checked} gold items "
+            f"would be wrong where {expected.expected_wrong:.0f} were expected."
         )
     if min(_informative_labels(evidence) for evidence, _ in pool) < WELL_KNOWN:
         return HARDLY_KNOWN, (
-            f"how good annotators are is hardly known yet; a forecast needs about {WELL_KNOWN} labels of each, "
-            "on average, on items with three labels or known truth"
+            "We hardly know yet how accurate the annotators are. A forecast needs about "
+            f"{WELL_KNOWN} labels per annotator on gold items or items with three labels."
         )
     if not expected.checked and not all(consensus.design_effect.independent for _, consensus in pool):
-        why = "no known truth says how sure labels may be; some tens of known items make the forecast sharper"
+        why = "20 or more answered gold items (`hitl gold`) would sharpen this forecast."
         return UNCHECKED, why
     return MODEL, None
 

@@ -38,7 +38,7 @@ MOST_CHECKED = 100
 LEAST_ERRORS = 1e-9
 """Lower bound of the expected errors in the denominator of a ratio, to avoid division by zero."""
 
-INSTEAD = "the method default can"
+INSTEAD = "Use the method `default`."
 """Advice if a method cannot be checked."""
 
 
@@ -71,10 +71,10 @@ def checked(evidence: Evidence, consensus: Consensus) -> Checked:
     try:
         method = combiner_of(consensus.fit)
         if not isinstance(method, Applicable):
-            return Checked(why=f"the method {name} cannot judge items without their truth; {INSTEAD}")
+            return Checked(why=f"The method {name} cannot predict items without their ground truth. {INSTEAD}")
         return _blind(method, evidence, consensus, rows)
     except HitlError as error:  # an unregistered method, or one that cannot predict without what it was given
-        return Checked(why=f"the method {name or 'that was used'} cannot check it: {error}; {INSTEAD}")
+        return Checked(why=f"The method {name or 'that was used'} cannot check it: {error}. {INSTEAD}")
 
 
 def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> tuple[Evidence, Consensus]:
@@ -101,8 +101,8 @@ def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> t
 
 def too_few(known: int) -> str:
     """Explain that `known` answered items of known truth are too few to check the confidence."""
-    there = f"; there {'is' if known == 1 else 'are'} {known}" if known else ""
-    return f"{LEAST_KNOWN} answered items of known truth would check it (`hitl gold`){there}"
+    have = f", and you have {known} so far" if known else ""
+    return f"Checking it takes {LEAST_KNOWN} answered gold items (`hitl gold`){have}."
 
 
 def _most_labelled(evidence: Evidence, among: npt.NDArray[np.bool_]) -> Rows:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 Judged = tuple[Evidence, Consensus]
 
 OPEN, KNOWN, CONFIDENT, LIMIT = 0, 1, 2, 3
-REASONS = {KNOWN: "its truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
+REASONS = {KNOWN: "ground truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
 
 PRIOR_ERRORS = 2.0
 """a without known items: number of expected errors that the prior on r is worth. With 2, the 95 % interval covers the
@@ -187,16 +187,16 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
     if target_reached(pool, budget):
         expected, chance = pool.expected, 50 + 50 * pool.expected.level
         return (
-            f"the accuracy expected is {expected}, {expected.sure:.1%} or more with a probability of {chance:g} %; the "
-            f"target is {budget.target_accuracy:.1%}"
+            f"the expected accuracy is {expected}. With a probability of {chance:g} % it is {expected.sure:.1%} or "
+            f"more, and the target is {budget.target_accuracy:.1%}"
         )
     if budget.value_per_label is not None:
         gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)
         if budget.value_per_label * gain < 1:
             worth, right = budget.value_per_label, gain * cost
             return (
-                f"the best next label costs {cost:g} and is expected to bring {worth * right:.2g}: {right:.2g} right "
-                f"labels, worth {worth:g} each"
+                f"the best next label costs {cost:g} and is expected to be worth {worth * right:.2g}: {right:.2g} more "
+                f"right labels at {worth:g} each"
             )
     return None
 
@@ -229,7 +229,6 @@ def _unknowable(evidence: Evidence, consensus: Consensus) -> str:
         return ""
     mean = float(labels_n[labeled_n].mean())
     return (
-        f"{mean:.1f} labels an item cannot say how good they are, for annotators who err together agree as well; "
-        f"{LEAST_KNOWN} items checked by an expert (`hitl gold`), {FEW_LABELS:g} labels an item or the probabilities "
-        "of a model would"
+        f"With {mean:.1f} labels per item, people who share a mistake look as good as people who are right. Add "
+        f"{LEAST_KNOWN} gold items (`hitl gold`), collect {FEW_LABELS:g} labels per item, or add model predictions."
     )

@@ -263,7 +263,7 @@ def _cycle_lines(report: CycleReport, settings: Settings, counts: Mapping[str, i
 
 def _unchanged_lines(report: Unchanged) -> Iterator[str]:
     when = f"{report.last.recorded_at:%Y-%m-%d %H:%M} UTC"
-    yield f"nothing has changed since cycle {report.last.number} ({when}): what it concluded stands"
+    yield f"nothing has changed since run {report.last.number} ({when}), so its results still hold"
     if report.receipts:
         yield _pushed(report)
 
@@ -282,17 +282,17 @@ def _pulled(pulled: PullSummary, counts: Mapping[str, int]) -> Iterator[str]:
     yield f"{line}; stored: {stored_in_words(counts)}"
     if pulled.fixed:
         items = show.counted(pulled.fixed, "item")
-        yield f"{items} had changed without a later time on the platform, or had come late: found by comparison"
+        yield f"{items} changed without a newer timestamp, or arrived late; found by comparing all rows"
 
 
 def _trainings(trainings: Mapping[str, Training]) -> list[str]:
     lines = []
     for question, training in trainings.items():
         if training.informs:
-            verdict = f"of items that it did not see it predicts {training.agreement:.0%} as the annotators say, and is"
+            verdict = f"agrees with annotators on {training.agreement:.0%} of held-out items, so it is used"
         else:
-            verdict = "it predicts others no better than the shares of the classes, and is not"
-        lines.append(f"{question}: learned from {show.counted(training.items, 'item')}; {verdict} used")
+            verdict = "is no better than guessing by class frequency, so it is not used"
+        lines.append(f"{question}: trained on {show.counted(training.items, 'item')}; {verdict}")
     return lines
 
 
@@ -322,9 +322,9 @@ def _who(judgement: Judgement, settings: Settings) -> Iterator[str]:
 
     yield from asked(queues_of(judgement.plan, settings.crew.expire_hours, time.time()))
     yield from without_questions(judgement.metrics)
-    for reason, key in (("nothing is asked", "idle"), ("left aside", "lacking")):
+    for reason, key in (("No questions are sent", "idle"), ("Some items get no questions", "lacking")):
         if judgement.metrics.get(key):
-            yield f"{reason}: {judgement.metrics[key]}"
+            yield f"{reason}: {judgement.metrics[key]}."
             return
 
 

@@ -98,7 +98,7 @@ def line(data: Mapping[str, Any]) -> str:
     following = data.get("next")
     tail = f"; next {_time(datetime.fromisoformat(following))}" if following else ""
     if data["event"] == "began":
-        return f"{head} cycle begins, due {_time(datetime.fromisoformat(data['due']))}"
+        return f"{head} run starts, due {_time(datetime.fromisoformat(data['due']))}"
     if data["event"] == "looked":
         new = data["new"]
         return f"{head} {'annotations are counted after the first run' if new is None else f'{new:,} new annotations'}"
@@ -110,13 +110,17 @@ def line(data: Mapping[str, Any]) -> str:
     pushed = f"{data['operations']} operations, {data['changed']:,} changes"
     if data.get("unchanged"):
         return f"{head} nothing has changed (checked in {data['seconds']:g} s): {pushed}{tail}"
-    for why, key in (("the project is done", "stop"), ("nothing is asked", "idle"), ("left aside", "lacking")):
+    for why, key in (
+        ("no more questions", "stop"),
+        ("no questions are sent", "idle"),
+        ("some items get none", "lacking"),
+    ):
         if data.get(key):
             tail = f"; {why}: {data[key]}{tail}"
             break
     return (
-        f"{head} cycle done in {data['seconds']:g} s: {data['new']:,} rows new, {data['labels']:,} labels, "
-        f"{data['done']:,} of {data['items']:,} items done, {data['asks']:,} asked, {pushed}{tail}"
+        f"{head} run done in {data['seconds']:g} s: {data['new']:,} new rows, {data['labels']:,} labels, "
+        f"{data['done']:,} of {data['items']:,} items done, {data['asks']:,} questions, {pushed}{tail}"
     )
 
 

@@ -20,7 +20,7 @@ MOST = 20
 """Maximum number of annotators that are listed."""
 THINGS = 10
 """Maximum number of problems and errors that are listed, as in `hitl run`."""
-WAITING = {"labels_wanted": "numbers of labels", "add_items": "new items", "gold": "known truth"}
+WAITING = {"labels_wanted": "numbers of labels", "add_items": "new items", "gold": "ground truth"}
 """Kind of operation -> readable name."""
 
 
@@ -34,34 +34,34 @@ def words(status: Status) -> list[str]:
     lines = [f"{status.project}: {stored_in_words(status.stored)}", *summary.state]
     lines.append(f"Next: {summary.advice[:1].lower()}{summary.advice[1:]}")
     if status.running is not None:
-        lines.append(f"a cycle, or another command that writes, is running now: {status.running}")
+        lines.append(f"Running now: {status.running}")
     lines += _failed(status)
     if status.missed is not None:
         due, schedule = _when(status.missed.due, now), status.missed.schedule
         lines.append(
-            f"no cycle has come since the last one, though one was due {due}: [schedule] says {schedule}. "
-            "Is `hitl schedule` running? Start it, or give `hitl run`"
+            f"A run was due {due} ([schedule]: {schedule}) and did not start. Is `hitl schedule` running? Start it, or "
+            "use `hitl run`."
         )
     if last is not None:
         lines.append(_cycle(last, now))
         if status.changed_since:
-            lines.append("annotations or items have changed since: the next cycle judges them")
+            lines.append("Annotations or items have changed since; the next run includes them.")
         elif status.looked_at is not None and status.looked_at > last.recorded_at:
-            lines.append(f"nothing has changed since; looked {_when(status.looked_at, now)}")
+            lines.append(f"Nothing has changed since; checked {_when(status.looked_at, now)}.")
         lines += [*outlook(last.metrics), *asked(status.queues)]
         waiting = [queue.annotator for queue in status.queues if queue.questions and queue.annotator is not None]
         lines += where_to_answer(waiting, status.pages)
     if status.problems:
-        head = f"the last pull left out or doubted {counted(len(status.problems), 'thing')}; mend them where the labels"
-        lines += _listed(f"{head} come from, and the next cycle reads them again:", status.problems)
+        head = f"The last pull found {counted(len(status.problems), 'problem')}. Fix them at their source; the next run"
+        lines += _listed(f"{head} reads them again:", status.problems)
     if status.left_out:
-        lines += _listed("the last cycle left out or ignored:", status.left_out)
+        lines += _listed("The last run left out:", status.left_out)
     if status.pending:
-        first = "" if status.failure is None else "; mend first what failed"
+        first = "" if status.failure is None else "; fix the failure first"
         operations = f"{counted(sum(status.pending.values()), 'operation')} ({_kinds(status.pending)})"
-        lines.append(f"not on the platform yet: {operations}; `hitl push`, or the next cycle, sends them{first}")
+        lines.append(f"Not sent yet: {operations}. `hitl push` or the next run sends them{first}.")
     elif last is not None:
-        lines.append("the platform is as planned")
+        lines.append("The platform is up to date with the plan.")
     return lines
 
 
@@ -69,14 +69,15 @@ def _failed(status: Status) -> list[str]:
     """Describe a push that was cut short, or what the summary does not say of the errors of the last run."""
     failure = status.failure
     if failure is None:
-        cut = "the last push did not come to its end: the next cycle looks at all that was pushed, and mends it"
+        cut = "The last push was interrupted. The next run checks everything it sent, and repairs it."
         return [cut] if status.unfinished else []
     several = len(failure.messages) > 1
-    lines = _listed(f"{len(failure.messages)} things failed:", failure.messages) if several else []
+    lines = _listed(f"{len(failure.messages)} failures:", failure.messages) if several else []
     kind = getattr(errors, failure.error, getattr(builtins, failure.error, None))
     if not (isinstance(kind, type) and issubclass(kind, errors.HitlError | OSError)):  # their messages say what to do
         lines.append(
-            f"  hitl does not know this error, {failure.error}: what `hitl run` or `hitl schedule` wrote then says more"
+            f"  This error is unexpected ({failure.error}). The output of `hitl run` or `hitl schedule` at that time "
+            "says more."
         )
     return lines
 
@@ -98,16 +99,16 @@ def asked(queues: Sequence[Queue]) -> list[str]:
     if waiting:
         named = sum(queue.annotator is not None for queue in waiting)
         whom = f" for {named:,} annotators" if named > 1 else ""
-        lines.append(f"outstanding: {_questions(waiting, whom)}")
+        lines.append(f"Waiting for answers: {_questions(waiting, whom)}")
         lines += [f"  {_of_one(queue)}" for queue in waiting[:MOST]]
         rest = waiting[MOST:]
         lines += [f"  and {len(rest)} more: {_questions(rest)}; --json has all"] if rest else []
     if any(queue.overdue for queue in waiting):
-        lines.append("overdue questions go to another annotator in the next cycle")
+        lines.append("The next run gives overdue questions to another annotator.")
     away = [str(queue.annotator) for queue in queues if queue.away]
     if away:
         more = f" and {len(away) - MOST} more" if len(away) > MOST else ""
-        lines.append(f"seem to be away (one question each until they answer): {', '.join(away[:MOST])}{more}")
+        lines.append(f"Seem to be away (one question each until they answer): {', '.join(away[:MOST])}{more}")
     return lines
 
 
@@ -118,12 +119,12 @@ def where_to_answer(annotators: Iterable[str], pages: Pages | None) -> list[str]
     """
     names = list(annotators)
     if pages is None:
-        return ["where they answer: the next `hitl run` notes it, if the platform has a page for each"] if names else []
+        return ["Where they answer: not known until the next `hitl run`."] if names else []
     asked_of = [name for name in names if name in pages.links]
     lines = [f"  {name}: {pages.links[name]}" for name in asked_of[:MOST]]
     lines += [f"  and {len(asked_of) - MOST} more; `hitl report` has all"] if len(asked_of) > MOST else []
     lines += [f"  {pages.advice}"] if lines and pages.advice else []
-    return ["where they answer:", *lines] if lines else []
+    return ["Where they answer:", *lines] if lines else []
 
 
 def _of_one(queue: Queue) -> str:
@@ -150,7 +151,7 @@ def _cycle(last: CycleSummary, now: float) -> str:
     done = f"{metrics['done']:,} of {metrics['items']:,} items done{f' ({why})' if why else ''}"
     agreement = metrics["agreement"]
     agree = "" if agreement is None else f", {agreement:.1%} of labels agree with the consensus"
-    return f"cycle {last.number}, {_when(last.recorded_at, now)}: {done}{agree}"
+    return f"Run {last.number}, {_when(last.recorded_at, now)}: {done}{agree}."
 
 
 def _when(time: datetime, now: float) -> str:

@@ -93,14 +93,14 @@ def _first_line(kind: str, data: Mapping[str, Any]) -> str:
         return f"{reached}: {_safe(data['why'])}"
     if kind == "project.stopped":
         return f"stopped below the target. {_safe(' '.join([*data['state'], data['advice']]))}"
-    if kind == "cycle.failed":
-        return f"the cycle failed: {_name(data['message'], LONGEST)}"
-    if kind == "cycle.recovered":
-        return f"cycles work again; they had failed since {data['failed_since']}"
+    if kind == "run.failed":
+        return f"the run failed: {_name(data['message'], LONGEST)}"
+    if kind == "run.recovered":
+        return f"runs succeed again; they had failed since {data['failed_since']}"
     if kind == "items.left_out":
-        return f"{counted(data['count'], 'thing was', 'things were')} left out that could not be understood"
+        return f"{counted(data['count'], 'thing was', 'things were')} left out because they could not be read"
     if kind == "plan.waits":
-        return f"a plan waits to be approved: {counted(data['questions'], 'question')}"
+        return f"a plan waits for approval: {counted(data['questions'], 'question')}"
     return {PING: "events arrive here"}[kind]
 
 

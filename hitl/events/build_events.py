@@ -6,8 +6,8 @@
     project.stopped     once, when nothing more is asked although labels are below their target; again if it went on
     items.left_out      once for each row or file that could not be used
     plan.waits          a new plan is not pushed until a user does so
-    cycle.failed        the first of consecutive failed runs
-    cycle.recovered     the first successful run after them
+    run.failed        the first of consecutive failed runs
+    run.recovered     the first successful run after them
 
 The transaction of the run stores the events, and what has been announced so far. A run never fails because its events
 could not be built.
@@ -76,7 +76,7 @@ def of_cycle(settings: Settings, store: Store, judgement: Judgement, *, waits: b
     except StoreError:
         raise  # the run cannot be recorded either, and will be repeated
     except Exception as error:
-        _log.warning("events: what this cycle has to tell could not be made: %s: %s", type(error).__name__, error)
+        _log.warning("events: the events of this run could not be built: %s: %s", type(error).__name__, error)
         return Announcement()
 
 
@@ -91,9 +91,9 @@ def of_failure(settings: Settings, store: Store, error: Exception | None) -> Ann
         return Announcement()
     if error is None:
         assert before is not None
-        kind, said = "cycle.recovered", {"failed_since": _moment(before.at.timestamp())}
+        kind, said = "run.recovered", {"failed_since": _moment(before.at.timestamp())}
     else:
-        kind, said = "cycle.failed", {"error": type(error).__name__, "message": sentence(str(error))}
+        kind, said = "run.failed", {"error": type(error).__name__, "message": sentence(str(error))}
     return Announcement(tuple(_wanted_event(settings, kind, time.time(), data | said)))
 
 
@@ -193,7 +193,7 @@ class _RunEvents:
             expected = expected_accuracy((self.judgement.evidence[question], result))
             assert target is not None
             if reached(expected, target) or (question in before and expected.sure >= _lost(target)):
-                why[question] = f"the accuracy expected is {expected}, the target {target:.1%}"
+                why[question] = f"the expected accuracy is {expected}, the target {target:.1%}"
         sure = metrics.get("expected", {}).get("sure", 0.0)
         if self.judgement.plan.stop is not None and metrics.get("reached", True):
             why[""] = self.judgement.plan.stop

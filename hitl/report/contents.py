@@ -95,7 +95,8 @@ class Report:
         history: runs so far, oldest first.
         subtitle: a line under the title.
         summary: the state in sentences, and what to do next (`hitl.metrics.Summary`), or None.
-        outlook: expected accuracy and remaining work, one sentence each.
+        outlook: expected accuracy and remaining work, a line each.
+        remaining: lines of `outlook` about the remaining work.
         links: annotator -> URL of the page where they answer.
         command: the command line that wrote the report, if any.
         generated: time of the report (None: now).
@@ -109,6 +110,7 @@ class Report:
     subtitle: str = ""
     summary: Summary | None = None
     outlook: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
     links: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     generated: datetime | None = None

@@ -45,13 +45,13 @@ def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
     right, total = int((page.consensus.codes == truth)[known].sum()), int(known.sum())
     if total:
         low, high = (float(end) for end in wilson(right, total))
-        return Accuracy(right / total, low, high, f"measured: {right:,} of {total:,} known items right")
+        return Accuracy(right / total, low, high, f"measured: {right:,} of {total:,} gold items right")
     if not page.evidence.annotations.n_items:
         return Accuracy(float("nan"), float("nan"), float("nan"), "there is no item yet")
     expected = expected_accuracy((page.evidence, page.consensus))
-    checked = f"checked on {expected.checked:,} known items" if expected.checked else "not checked: too few known items"
+    checked = f"checked on {expected.checked:,} gold items" if expected.checked else "not checked: too few gold items"
     if expected.unknowable:
-        checked = f"not known: {expected.unknowable}"
+        checked = f"can't tell yet: {expected.unknowable}"
     return Accuracy(expected.accuracy, expected.low, expected.high, f"expected of all items, {checked}")
 
 

@@ -43,9 +43,6 @@ ANNOTATORS_SHOWN = 500
 CONFUSION_CELLS = 300_000
 """Maximum cells of the annotators' confusion matrices on the page, about 4 bytes each."""
 
-LEFT = ("to come", "the project is done", "nothing is asked", "waiting", "left aside")
-"""Prefixes of the sentences of `hitl.metrics.outlook` that are about remaining work."""
-
 
 def render(report: Report) -> str:
     """Render the report as one HTML page. Raise BadInput if evidence and consensus of a question do not match."""
@@ -203,12 +200,11 @@ def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, li
         training.append(name + annotators.who_needs_training(question["crowd"]))
         counts = f"{question['unlabeled']:,} items without a label, {question['n_contested']:,} contested items."
         left.append(name + counts)
-    ahead = [f"{line[0].upper()}{line[1:]}." for line in report.outlook if line.startswith(LEFT)]
     return {
         "Where does it stand?": stands,
         "Does the model help?": helps,
         "Who needs training?": training,
-        "What is left?": ahead or left,
+        "What is left?": [*report.remaining] or left,
     }
 
 

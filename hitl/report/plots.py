@@ -163,7 +163,7 @@ def history_figure(history: Sequence[Cycle]) -> Figure:
     named = {"confidence": "mean confidence", "agreement": "agreement", "done": "items done"}
     lines = [Curve(name, x, metric(key)) for key, name in named.items() if np.isfinite(metric(key)).any()]
     drawn = curves_figure(lines, "share (%)", "labels so far" if by_labels else "cycle")
-    tips = [f"cycle {cycle.number}, {cycle.when:%Y-%m-%d %H:%M}" for cycle in history]
+    tips = [f"run {cycle.number}, {cycle.when:%Y-%m-%d %H:%M}" for cycle in history]
     for trace in drawn["data"]:
         trace |= {"mode": "lines+markers", "customdata": tips, "hovertemplate": "%{y:.1%} (%{customdata})"}
     return drawn

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hitl.cycle import judge
-from hitl.metrics import outlook, summary_of
+from hitl.metrics import outlook, remaining, summary_of
 from hitl.platform import Question
 from hitl.project import item_names
 from hitl.report.contents import Cycle, QuestionPage, Report
@@ -31,11 +31,17 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
     )
     cycles = store.cycles(settings.name)
     history = tuple(Cycle(cycle.number, cycle.recorded_at, shares(cycle.metrics)) for cycle in cycles)
-    ahead = tuple(outlook(judgement.metrics))
     failure = store.failure(settings.name)
     summary = summary_of(judgement.metrics, None if failure is None else (failure.error, failure.message, failure.at))
     return Report(
-        settings.name, pages, judgement.plan, (), history, summary=summary, outlook=ahead, command="hitl report"
+        settings.name,
+        pages,
+        judgement.plan,
+        history=history,
+        summary=summary,
+        outlook=tuple(outlook(judgement.metrics)),
+        remaining=tuple(remaining(judgement.metrics)),
+        command="hitl report",
     )
 
 

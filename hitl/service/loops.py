@@ -129,7 +129,7 @@ class Loops:
         for loop in self.loops:
             since = loop.late_since(now) if loop.project.is_scheduled else None
             if since is not None:
-                late[loop.project.name] = f"no cycle has finished since {since:%Y-%m-%d %H:%M:%S}Z"
+                late[loop.project.name] = f"no run has finished since {since:%Y-%m-%d %H:%M:%S}Z"
         return {"status": "late", "projects": late} if late else None
 
     def next_runs(self) -> list[dict[str, Any]]:

@@ -24,8 +24,8 @@ Kind = Literal[
     "annotator.drifted",
     "target.reached",
     "project.stopped",
-    "cycle.failed",
-    "cycle.recovered",
+    "run.failed",
+    "run.recovered",
     "items.left_out",
     "plan.waits",
 ]

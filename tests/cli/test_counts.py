@@ -44,7 +44,7 @@ def test_every_command_says_the_same_number_of_labels(run: Run, project: Path) -
     assert f"stored: {WORDS}" in run("run")[1]
     status = run("status")[1]
     assert f"pets: {WORDS}" in status
-    assert "spent: 36 labels" in status
+    assert "Spent: 36 labels" in status
     assert f"store: {WORDS}" in run("doctor")[1]
     assert "36 labels on 12 items" in run("doctor")[1]  # of the tables themselves, without skips and known truth
     Path("labels.csv").write_text("\n".join(["item,annotator,label", *ROWS]) + "\n")

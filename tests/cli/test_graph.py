@@ -211,7 +211,7 @@ def test_neighbours_by_the_features_of_a_project(run: Run, grid: Path) -> None:
     assert doctor(run)[0] == "FAIL  graph: graph.neighbours has no features to find neighbours by"
     write_features(grid / "features.csv")
     write_project(grid, '[graph]\nneighbours = 4\n[features]\nfile = "features.csv"')
-    assert doctor(run)[0] == "FAIL  graph: not made yet: it waits for the features"
+    assert doctor(run)[0] == "FAIL  graph: not built yet: it needs the features"
     linked = of_project(run, grid)
     assert doctor(run)[0].startswith("ok    graph: ")
     with stored(Path("hitl.toml")) as (settings, store):

@@ -93,7 +93,8 @@ def test_doctor_says_which_skill_nobody_has(run: Run, project: Path) -> None:
     code, out = said("lang", "fr")
     assert code == 1
     assert (
-        "FAIL  skills: no annotator of the crew has what 1 item needs: 'de' (1) (the crew has 'fr'; crew.skills)" in out
+        "FAIL  skills: no annotator has the skills that 1 item needs: 'de' (1) (the crew has 'fr'; `crew.skills`)"
+        in out
     )
     assert "FAIL  skills: no item has the field 'language'" in said("language", "fr")[1]
     (project / "items.csv").write_text("item,lang\n7,fr\n")

@@ -210,9 +210,9 @@ def test_an_empty_variable_does_not_hide_what_a_file_says(tmp_path: Path, monkey
 
 def test_an_address_its_secret_and_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HITL_EVENTS_CHAT_SECRET", f"{SECRET} {OTHER}")
-    found = loaded(tmp_path, ONE + 'kinds = ["cycle.failed"]\ntemplate = "slack"\n[serve]\nurl = "https://h.example"\n')
+    found = loaded(tmp_path, ONE + 'kinds = ["run.failed"]\ntemplate = "slack"\n[serve]\nurl = "https://h.example"\n')
     (one,) = found.events
-    assert (one.kinds, one.template, len(one.keys), one.lacks) == (("cycle.failed",), "slack", 2, None)
+    assert (one.kinds, one.template, len(one.keys), one.lacks) == (("run.failed",), "slack", 2, None)
     assert one.address.endswith("hidden-part")
     assert one.shown == "https://hooks.example"
     assert not re.search(f"hidden-part|{SECRET[8:20]}", repr(found))

@@ -34,10 +34,10 @@ def test_answers_about_items_drawn_at_random_are_compared_with_the_labels_that_s
     assert [json.loads(row["labels"]) for row in rows[:3]] == [{"label": stood[ask.item]} for ask in drawn]
     audit = later.metrics["audit"]
     assert (audit["drawn"], audit["answered"], audit["share"]) == (3, 2, 0.5)
-    (line,) = [line for line in outlook(later.metrics) if line.startswith("audit: ")]
-    assert "2 are answered" in line
-    assert "agree with such answers in 50.0% of all items" in line
-    assert not [line for line in outlook(first.metrics) if line.startswith("audit: ")]
+    (line,) = [line for line in outlook(later.metrics) if line.startswith("Audit: ")]
+    assert "Audit: 2 of 3" in line
+    assert "agree with such answers on about 50.0% of all items" in line
+    assert not [line for line in outlook(first.metrics) if line.startswith("Audit: ")]
 
 
 def test_a_done_item_that_is_drawn_is_opened_for_one_more_answer(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_only_what_is_wanted_is_made_and_nothing_without_addresses(
     run(telling(), store, folder)
     assert told(store) == []
     assert store.told("p") == {}
-    run(telling({**URL, "kinds": ["cycle.failed"]}), store, folder)
+    run(telling({**URL, "kinds": ["run.failed"]}), store, folder)
     assert told(store) == []
     done = [Done("another", ("cat",), 0.9, "")]
     only = telling({**URL, "kinds": ["items.decided"]}, {**URL, "kinds": ["target.reached"]})
@@ -336,15 +336,15 @@ def test_a_row_of_failures_is_told_once_and_its_end(
             patch.setattr(cycle, "pull", fails)
             with pytest.raises(type(error)):
                 run(settings, store, folder)
-    (failed,) = told(store, "cycle.")
+    (failed,) = told(store, "run.")
     assert failed["data"]["error"] == "Refused"
     assert failed["data"]["message"] == "it says <no> to *** and *** and ***"
     assert failed["data"]["url"] == "https://hitl.example/projects/p/runs"
     assert "`it says &lt;no&gt; to *** and *** and ***`" in text_of(failed)
     run(settings, store, folder)
     run(settings, store, folder)
-    assert [one["type"] for one in told(store, "cycle.")] == ["cycle.failed", "cycle.recovered"]
-    assert "cycles work again" in text_of(told(store, "cycle.recovered")[0])
+    assert [one["type"] for one in told(store, "run.")] == ["run.failed", "run.recovered"]
+    assert "runs succeed again" in text_of(told(store, "run.recovered")[0])
 
 
 def test_what_is_left_out_is_told_once_each(store: Store, telling: Telling) -> None:

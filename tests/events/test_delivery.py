@@ -50,10 +50,10 @@ def one_try(store: Store, settings: Settings, now: float = FAR) -> None:
 def test_what_is_announced_arrives_once_signed_and_in_order(store: Store, telling: Telling) -> None:
     with receiving() as to:
         settings = telling({"url": to.url})
-        announce(store, event("cycle.failed"), event("cycle.recovered"), event())
+        announce(store, event("run.failed"), event("run.recovered"), event())
         deliver(settings, store)
         deliver(settings, store)
-        assert to.kinds == ["cycle.failed", "cycle.recovered", "plan.waits"]
+        assert to.kinds == ["run.failed", "run.recovered", "plan.waits"]
         assert all(verified(one, SECRET, time.time()) for one in to.got)
         assert [one.headers["content-type"] for one in to.got] == ["application/json"] * 3
         assert len({one.id for one in to.got}) == 3
@@ -150,12 +150,12 @@ def test_an_address_that_answers_again_gets_what_waits_at_once(store: Store, tel
     with receiving() as to:
         to.acts = [answers(503)]
         settings = telling({"url": to.url})
-        announce(store, event("cycle.failed"))
+        announce(store, event("run.failed"))
         deliver(settings, store)
-        assert states(store) == [("cycle.failed", "waiting", 1)]
-        announce(store, event("cycle.recovered"))
+        assert states(store) == [("run.failed", "waiting", 1)]
+        announce(store, event("run.recovered"))
         deliver(settings, store)
-        assert to.kinds == ["cycle.failed", "cycle.recovered", "cycle.failed"]
+        assert to.kinds == ["run.failed", "run.recovered", "run.failed"]
         assert {state for _, state, _ in states(store)} == {"delivered"}
 
 
@@ -260,8 +260,8 @@ def test_events_are_forgotten_after_a_month_and_what_was_told_stays(store: Store
     now = time.time()
     announce(store, event(at=now - KEPT - 60), event(at=now - KEPT + 60), told={"reached": [""]})
     store.give_up("p", "ci", "given up")
-    announce(store, event("cycle.failed"))
-    assert [kind for kind, _, _ in states(store)] == ["plan.waits", "cycle.failed"]
+    announce(store, event("run.failed"))
+    assert [kind for kind, _, _ in states(store)] == ["plan.waits", "run.failed"]
     assert store.told("p") == {"reached": [""]}
     announce(store, told={})
     assert store.told("p") == {}
@@ -270,13 +270,13 @@ def test_events_are_forgotten_after_a_month_and_what_was_told_stays(store: Store
 def test_a_clock_that_was_ahead_costs_no_event(store: Store, telling: Telling) -> None:
     """An event that still waits stays, however old it is; one that was claimed in the future is not held until then."""
     now = time.time()
-    announce(store, event("cycle.failed", at=now - KEPT - 60))
-    announce(store, event("cycle.recovered", at=now + KEPT + 24 * 3600.0))
-    assert [kind for kind, _, _ in states(store)] == ["cycle.failed", "cycle.recovered"]
+    announce(store, event("run.failed", at=now - KEPT - 60))
+    announce(store, event("run.recovered", at=now + KEPT + 24 * 3600.0))
+    assert [kind for kind, _, _ in states(store)] == ["run.failed", "run.recovered"]
     assert store.claim("p", "ci", sender.HELD, now + 365 * 24 * 3600.0) is not None
     with receiving() as to:
         deliver(telling({"url": to.url}), store)
-        assert to.kinds == ["cycle.failed", "cycle.recovered"]
+        assert to.kinds == ["run.failed", "run.recovered"]
 
 
 def test_nothing_is_announced_where_the_cycle_is_not_recorded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

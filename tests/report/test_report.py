@@ -36,7 +36,7 @@ def test_headline_equals_what_is_computed_directly():
         "7 annotators",
         "25.0 % items done",
         f"{right / 60 * 100:.1f} % accuracy",
-        f"measured: {right} of 60 known items right",
+        f"measured: {right} of 60 gold items right",
     ):
         assert words in text, words
 
@@ -56,7 +56,7 @@ def test_held_out_truth_leaves_out_the_items_given_to_the_fit():
     given = np.where(np.arange(60) < 20, truth, -1)
     held_out = measures.held_out_truth(replace(page, evidence=replace(page.evidence, truth=given), truth=truth))
     right = int((page.consensus.codes == truth)[20:].sum())
-    assert measures.accuracy_of(page, held_out).basis == f"measured: {right} of 40 known items right"
+    assert measures.accuracy_of(page, held_out).basis == f"measured: {right} of 40 gold items right"
 
 
 def test_confidence_histogram_counts_every_item_once():
@@ -218,14 +218,14 @@ def test_every_colour_is_defined_for_light_and_dark():
 
 def test_the_verdict_comes_first_with_one_accuracy_and_a_table_of_contents():
     page, truth = sample()
-    ahead = ("accuracy expected now: 91.0%", "to come: too early to say how many more labels")
-    found = seen(replace(page, truth=truth), plan=Plan((), (), 60), outlook=ahead)
+    ahead = ("Expected accuracy: 91.0%", "It is too early to forecast the number of labels to go.")
+    found = seen(replace(page, truth=truth), plan=Plan((), (), 60), outlook=ahead, remaining=ahead[1:])
     heads = [found.text.index(words) for words in ("Where does it stand?", "Does the model help?", "What is left?")]
     assert heads == sorted(heads)
     assert heads[-1] < found.text.index("On this page:") < found.text.index("How sure the labels are")
     assert "0 of 60 items are done" in found.text
     assert "No model was given" in found.text
-    assert "To come: too early to say how many more labels." in found.text
+    assert "It is too early to forecast the number of labels to go." in found.text
     places = {a.get("id") for _, a in found.tags}
     assert {(a["href"] or "")[1:] for tag, a in found.tags if tag == "a"} <= places
     assert "expected accuracy" not in found.text
@@ -316,7 +316,7 @@ def test_one_item_one_annotator(truth):
     page = QuestionPage("q", Evidence(annotations, truth=np.array([truth])), combined(annotations))
     text = seen(page, history=(Cycle(1, WHEN),)).text
     assert "1 item 1 label 1.0 per item 1 annotator with" in text
-    assert f"{1 - truth} of 1 known items right" in text
+    assert f"{1 - truth} of 1 gold items right" in text
 
 
 def test_a_fit_that_did_not_converge_says_so():

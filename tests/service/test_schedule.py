@@ -111,7 +111,7 @@ def test_a_list_needs_no_token_and_a_schedule_does(tmp_path: Path, run: Run) -> 
     assert (code, error) == (0, "")
     assert out.startswith("p: every 15m; next 20")
     assert f"p: webhook at 127.0.0.1:{port}" in out
-    assert run("status")[1].startswith("p: nothing pulled yet\nNo cycle yet, ")
+    assert run("status")[1].startswith("p: nothing pulled yet\nNo run yet, ")
     code, out, error = run("schedule")
     assert (code, out) == (78, "")
     assert "HITL_LABEL_STUDIO_TOKEN is not set" in error
@@ -122,17 +122,19 @@ def test_lines_say_what_happened(tmp_path: Path, run: Run) -> None:
 
     base = {"time": "2026-11-20T12:00:00+00:00", "project": "p"}
     due = {"event": "began", "due": "2026-11-20T11:59:00.000000+00:00"}
-    assert line(base | due) == "2026-11-20 12:00:00Z p: cycle begins, due 2026-11-20 11:59:00Z"
+    assert line(base | due) == "2026-11-20 12:00:00Z p: run starts, due 2026-11-20 11:59:00Z"
     waits = {"event": "waits", "error": "Busy", "message": "held", "seconds": 5.0}
     assert line(base | waits).endswith("p: Busy: held; again in 5 s")
     failed = {"event": "failed", "error": "Refused", "message": "no", "next": "2026-11-20T13:00:00+00:00"}
     assert line(base | failed).endswith("failed: Refused: no; next 2026-11-20 13:00:00Z")
     done = {"event": "done", "seconds": 0.5, "new": 3, "labels": 27, "done": 6, "items": 9, "asks": 0}
-    done |= {"operations": 3, "changed": 21, "stop": None, "idle": "budget.open_questions is 0", "lacking": "a skill"}
-    assert line(base | done).endswith("0 asked, 3 operations, 21 changes; nothing is asked: budget.open_questions is 0")
+    done |= {"operations": 3, "changed": 21, "stop": None, "idle": "`budget.open_questions` is 0", "lacking": "a skill"}
+    assert line(base | done).endswith(
+        "0 questions, 3 operations, 21 changes; no questions are sent: `budget.open_questions` is 0"
+    )
     ended = done | {"stop": "every item is done", "idle": None, "lacking": None, "next": "2026-11-20T13:00:00+00:00"}
-    assert line(base | ended).endswith("; the project is done: every item is done; next 2026-11-20 13:00:00Z")
-    assert line(base | done | {"idle": None}).endswith("; left aside: a skill")
+    assert line(base | ended).endswith("; no more questions: every item is done; next 2026-11-20 13:00:00Z")
+    assert line(base | done | {"idle": None}).endswith("; some items get none: a skill")
     quiet = done | {"idle": None, "lacking": None, "problems": ["row 3: no class", "row 4: no class"]}
     assert line(base | quiet).endswith("21 changes; row 3: no class; row 4: no class")
     assert line(base | {"event": "looked", "new": 50}).endswith("p: 50 new annotations")
@@ -149,7 +151,7 @@ def test_a_scheduled_cycle_that_finds_nothing_new_is_told(tmp_path: Path, capsys
             said = {"seconds": 0.5, **loops.figures(cycle.run_if_changed(*given))}
         teller(as_json, lambda _: None)("done", "p", said)
     first, second, third = capsys.readouterr().out.splitlines()
-    assert "cycle done in 0.5 s" in first
+    assert "run done in 0.5 s" in first
     assert second.endswith("p: nothing has changed (checked in 0.5 s): 0 operations, 0 changes")
     assert json.loads(third)["unchanged"] is True
 

@@ -45,9 +45,9 @@ def test_status_reads_it_all(store: Store) -> None:
     assert (found.problems, found.left_out, found.unfinished) == (("task 7: no label",), ("no user 'ann'",), True)
     text = "\n".join(words(found))
     for said in (
-        "the last push did not come to its end",
+        "The last push was interrupted",
         "reads them again:\n  task 7: no label\n",
-        "the last cycle left out or ignored:\n  no user 'ann'\n",
-        "3 operations (questions of 2 annotators, order); `hitl push`, or the next cycle, sends them",
+        "The last run left out:\n  no user 'ann'\n",
+        "3 operations (questions of 2 annotators, order). `hitl push` or the next run sends them",
     ):
         assert said in text

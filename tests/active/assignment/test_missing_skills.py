@@ -55,12 +55,12 @@ def test_it_is_said_with_what_would_help() -> None:
         needs={0: frozenset({"it"}), 1: frozenset({"it", "de"}), 2: frozenset({"de", "fr"}), 3: frozenset({"de"})},
     )
     assert missing_in_words(missing_skills(range(4), crew), crew) == (
-        "no annotator of the crew has what 3 items need: 'it' (2), 'de' and 'fr' (1) (the crew has 'de', 'fr'; "
-        "crew.skills)"
+        "no annotator has the skills that 3 items need: 'it' (2), 'de' and 'fr' (1) (the crew has 'de', 'fr'; "
+        "`crew.skills`)"
     )
     many = Crew(("ann",), needs={n: frozenset({f"l{n}"}) for n in range(7)})
     said = missing_in_words(missing_skills(range(7), many), many)
-    assert said.endswith("'l4' (1), and 2 more (the crew has no skills; crew.skills)")
+    assert said.endswith("'l4' (1), and 2 more (the crew has no skills; `crew.skills`)")
     assert not missing_skills(range(4), Crew((), needs={0: frozenset({"x"})}))
     assert not missing_skills(range(4), Crew(("ann",)))
 
@@ -156,11 +156,11 @@ def test_a_typo_closes_nothing_on_the_platform_and_mended_it_is_as_if_it_had_not
         again = cycle.run(right, store, Tables(folder), now=NOON).judgement
         assert again.plan.asks == before.plan.asks
         assert texts(folder) == shown
-    lack = next(line for line in said.splitlines() if "no annotator of the crew" in line)
-    assert "no annotator of the crew has what 12 items need" in lack
+    lack = next(line for line in said.splitlines() if "no annotator has" in line)
+    assert "no annotator has the skills that 12 items need" in lack
     assert "'de'" in lack
-    assert "the crew has 'ed'; crew.skills" in lack
-    assert "the project is done" not in said
+    assert "the crew has 'ed'; `crew.skills`" in lack
+    assert "he project is done" not in said
 
 
 def test_status_names_what_is_left_aside_while_others_are_asked(folder: Path) -> None:
@@ -170,12 +170,13 @@ def test_status_names_what_is_left_aside_while_others_are_asked(folder: Path) ->
         lines = outlook(metrics)
         assert metrics["idle"] is None
         assert any(
-            line.startswith("left aside: no annotator of the crew has what 1 item needs: 'it' (1)") for line in lines
+            line.startswith("Some items get no questions: no annotator has the skills that 1 item needs: 'it' (1)")
+            for line in lines
         )
         (folder / "items.csv").write_text("item,lang\n9,\n10,\n11,\n")
         after = cycle.run(crewed(), store, Tables(folder), now=NOON + HOUR).judgement.metrics
     assert after["lacking"] is None
-    assert not any("left aside" in line for line in outlook(after))
+    assert not any("Some items get no" in line for line in outlook(after))
 
 
 def test_another_reason_comes_first_where_others_could_be_asked(folder: Path) -> None:
@@ -183,8 +184,8 @@ def test_another_reason_comes_first_where_others_could_be_asked(folder: Path) ->
     busy = crewed(capacity=0)
     with Store(f"sqlite:///{folder}/hitl.db") as store:
         lines = outlook(cycle.run(busy, store, Tables(folder), now=NOON).judgement.metrics)
-    assert [line.partition(": ")[0] for line in lines[-2:]] == ["nothing is asked", "left aside"]
-    assert lines[-2].endswith("no annotator of the crew has any capacity (crew.capacity, crew.capacities)")
+    assert [line.partition(": ")[0] for line in lines[-2:]] == ["No questions are sent", "Some items get no questions"]
+    assert lines[-2].endswith("no annotator has any capacity (`crew.capacity`, `crew.capacities`).")
 
 
 def test_when_all_the_others_are_answered_it_says_so(folder: Path) -> None:
@@ -196,4 +197,4 @@ def test_when_all_the_others_are_answered_it_says_so(folder: Path) -> None:
         judgement = cycle.run(crewed(), store, Tables(folder), now=NOON).judgement
     others = judgement.plan.open_items - 1
     assert judgement.plan.stop is None
-    assert judgement.metrics["idle"].endswith(f"; every annotator who may answer the {others} others that are open has")
+    assert judgement.metrics["idle"].endswith(f"; everyone who may answer the other {others} open items has done so")

@@ -75,7 +75,7 @@ def test_run_plan_and_status_say_how_much_work_it_is(run: Run, tmp_path: Path) -
             assert run("pull")[0] == 0
         code, out, _ = run(*command)
         assert code == 0
-        assert "outstanding: 24 questions for 2 annotators, about 14 min" in out
+        assert "Waiting for answers: 24 questions for 2 annotators, about 14 min" in out
         for line in expected:
             assert line in out, command
     with Store(f"sqlite:///{tmp_path}/p.db") as store:

@@ -36,8 +36,8 @@ ALL = frozenset((name, item) for name in NAMES for item in range(4))
 @pytest.mark.parametrize(
     ("crew", "budget", "said"),
     [
-        (Crew(NAMES), replace(OPEN, open_questions=0), "budget.open_questions is 0"),
-        (Crew(NAMES, default_cost=2.0), replace(OPEN, cost=1.5), "budget.cost is 1.5, and a label costs 2 at least"),
+        (Crew(NAMES), replace(OPEN, open_questions=0), "`budget.open_questions` is 0"),
+        (Crew(NAMES, default_cost=2.0), replace(OPEN, cost=1.5), "`budget.cost` is 1.5, but a label costs at least 2"),
         (Crew(NAMES, default_capacity=0), OPEN, "capacity"),
     ],
 )
@@ -82,20 +82,20 @@ def waiting_for(crew: Crew, away: tuple[object, ...], budget: Budget = OPEN) -> 
     said = waiting_for_absent([known], plan, crew, budget)
     metrics = metrics_of([known], plan, crew, budget)
     assert metrics["waits"] == said
-    assert (f"waiting: {said}" in outlook(metrics)) == (said is not None)
+    assert (f"Waiting: {said}." in outlook(metrics)) == (said is not None)
     return said
 
 
 def test_items_that_only_people_who_are_away_can_answer_are_told_with_whom() -> None:
-    said = "4 open items wait for 1, who seems to be away: no other annotator of the crew can answer"
+    said = "4 open items wait for 1, who seems to be away: no one else in the crew can answer"
     assert waiting_for(Crew(NAMES, never=frozenset({(0, 3)})), (1,)) == said
     assert waiting_for(Crew((*NAMES, 2), never=frozenset({(0, 3)}), only={2: frozenset()}), (1,)) == said
     assert waiting_for(Crew((*NAMES, 2), {2: 0}, never=frozenset({(0, 3)})), (1,)) == said
     one = Crew((*NAMES, 2, 3), only={2: frozenset({0, 1, 2}), 0: frozenset(), 3: frozenset()})
     told = waiting_for(one, (1, 3))
-    assert told == "1 open item waits for 1, who seems to be away: no other annotator of the crew can answer"
+    assert told == "1 open item waits for 1, who seems to be away: no one else in the crew can answer"
     both = waiting_for(Crew(NAMES), (0, 1))
-    assert both == "4 open items wait for 0, 1, who seem to be away: no other annotator of the crew can answer"
+    assert both == "4 open items wait for 0, 1, who seem to be away: no one else in the crew can answer"
 
 
 def test_nobody_is_waited_for_who_is_there_or_not_needed() -> None:
@@ -121,11 +121,11 @@ def test_annotators_without_questions_are_named_with_the_reason() -> None:
     plan = Plan((Ask(3, 1, gain=0.3, right=0.8, why="least sure"),), (), 4)
     why = why_not_asked([known], plan, crew, replace(OPEN, open_questions=1))
     assert set(why) == {0, 2, 3, 4}
-    assert why[0] == "budget.open_questions allows 1 at a time, and answers by others are expected to help more"
+    assert why[0] == "`budget.open_questions` allows 1 at a time, and answers by others help more"
     assert "crew.capacities" in why[2]
     assert "answered or skipped" in why[3]
     assert "crew.skills" in why[4]
-    assert why_not_asked([known], plan, crew, OPEN)[0] == "answers by others are expected to help more"
+    assert why_not_asked([known], plan, crew, OPEN)[0] == "answers by others help more"
     assert why_not_asked([known], Plan((), (), 4), crew, OPEN) == {}
     lines = outlook(metrics_of([known], plan, crew, OPEN))
-    assert any(line.startswith("no questions for 2: no capacity") for line in lines)
+    assert any(line.startswith("No questions for 2: no capacity") for line in lines)

@@ -100,8 +100,8 @@ def test_useless_people_go_on_to_the_label_limit_or_to_the_last_of_them() -> Non
     question = (useless()[0], sure)
     ahead = forecast([question], Crew((0, 1, 2)), budget)
     assert (ahead.labels, ahead.unfinished) == (12, 6)  # two more each
-    assert "until only 6 items are open" in str(ahead)
-    assert "until only one item is open" in str(replace(ahead, unfinished=1.2))
+    assert "6 items will stay below the target" in str(ahead)
+    assert "One item will stay below the target" in str(replace(ahead, unfinished=1.2))
     assert forecast([question], Crew((0, 1)), budget).labels == 6  # person 0 has answered everything
     assert forecast([question], Crew((0, 1, 2), {1: 0}), budget).labels == 6
     one = Crew((0, 1, 2), only={1: frozenset({0, 1}), 2: frozenset()}, never=frozenset({(1, 1)}))
@@ -141,10 +141,10 @@ def test_a_target_that_cannot_be_reached_is_told() -> None:
     ahead = forecast([question], Crew(), Budget(target_confidence=0.99, max_labels=2, target_accuracy=0.97))
     assert ahead.reached == 0
     assert ahead.labels == pytest.approx(100)
-    assert "too little for 97.0%" in str(ahead)
+    assert "100 items will stay below the target" in str(ahead)
     assert not Forecast(0, 0, 0, 0, 0, 0, 0.9).too_early
     near = Forecast(1234.4, 1000, 1500, 2000, 1, 2, 0.97, 0.97)
-    assert str(near) == "about 1,234 labels (1,000 to 1,500), cost 2,000, to reach 97.0%"
+    assert str(near) == "About 1,234 labels to go (1,000 to 1,500) to reach 97.0%, cost 2,000."
 
 
 def test_many_items_are_forecast_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,21 +171,21 @@ def test_it_says_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     evidence = Evidence(Annotations.from_matrix(did, classes=(0, 1, 2)))
     early = forecast([(evidence, DefaultCombiner().fit(evidence))], Crew(), Budget())
     assert early.caution is not None
-    assert "hardly known" in early.caution
+    assert "hardly know yet" in early.caution
     assert early.too_early
-    assert str(early).startswith("too early to say how many more labels, until ")
+    assert str(early).startswith("It's too early to forecast the number of labels to go.")
     assert not re.search(r"about|\d %|\(", str(early))
     evidence = Evidence(Annotations.from_matrix(would[:, :4], classes=(0, 1, 2)))
     untold = forecast([(evidence, DefaultCombiner().fit(evidence))], Crew(), Budget(target_confidence=0.999))
     assert untold.caution is not None
-    assert "no known truth" in untold.caution
+    assert "gold items" in untold.caution
     plain = forecast([(evidence, DawidSkene().fit(evidence))], Crew(), Budget(target_confidence=0.999))
     assert plain.caution is None
     assert early.high / early.low > untold.high / untold.low > plain.high / plain.low
     monkeypatch.setattr(PoolState, "expected", rules.Expected(0.9, 0.88, 0.92, 100, 20.0, 5.0))
     doubtful = forecast([(evidence, DawidSkene().fit(evidence))], Crew(), Budget(target_confidence=0.999))
     assert doubtful.caution is not None
-    assert "20 of 100 known items would be wrong where 5 were expected" in doubtful.caution
+    assert "20 of 100 gold items would be wrong where 5 were expected" in doubtful.caution
 
 
 # -- what a replay then needs --------------------------------------------------------------------------------

@@ -167,14 +167,12 @@ def test_few_labels_an_item_cannot_say_how_good_they_are() -> None:
     q_nj, budget = two(np.full(400, 0.99)), Budget(target_confidence=1.0, target_accuracy=0.9)
     thin, fair = (believed(q_nj, np.zeros((400, labels), int).tolist()) for labels in (2, 3))
     assert stop(thin, Crew(), budget) is None
-    assert "the accuracy expected" in str(stop(fair, Crew(), budget))
+    assert "the expected accuracy" in str(stop(fair, Crew(), budget))
     found = rules.expected_accuracy([thin])
-    assert found.unknowable.startswith("2.0 labels an item cannot say how good they are")
-    assert "20 items checked by an expert (`hitl gold`), 3 labels an item or the probabilities of a model" in str(
-        found.unknowable
-    )
+    assert found.unknowable.startswith("With 2.0 labels per item")
+    assert "20 gold items (`hitl gold`), collect 3 labels per item, or add model predictions" in str(found.unknowable)
     shown = {"expected": asdict(found), "labels": 1, "cost": 1.0}
-    assert "; not known: 2.0 labels an item" in outlook(shown)[0]
+    assert "can't tell yet. With 2.0 labels per item" in outlook(shown)[0]
     beside = (replace(thin[0], probabilities={"model": q_nj}), thin[1])
     checked = (replace(thin[0], truth=np.where(np.arange(400) < 30, 0, -1)), replace(thin[1], fit=Fit("dawid-skene")))
     for question in (fair, beside, checked):
@@ -187,7 +185,7 @@ def test_models_stand_for_labels_of_what_they_predict_as_far_as_they_tell_anythi
     one = np.full((40, 2), np.nan)
     one[0] = 0.7, 0.3
     of_one = replace(thin, probabilities={"model": one})
-    assert rules.expected_accuracy([(of_one, consensus)]).unknowable.startswith("2.0 labels an item")
+    assert rules.expected_accuracy([(of_one, consensus)]).unknowable.startswith("With 2.0 labels per item")
     of_all = replace(thin, probabilities={"model": np.tile([0.7, 0.3], (40, 1))})
     assert not rules.expected_accuracy([(of_all, consensus)]).unknowable
     for told, enough in ((0.0, False), (0.3, False), (0.4, True)):
@@ -259,11 +257,16 @@ def test_why_the_confidence_was_not_checked_is_said() -> None:
     ebcc = replace(consensus, fit=Fit("ebcc", settings={}))
     found = rules.expected_accuracy([(evidence, ebcc)])
     assert found.checked == 0
-    assert found.unchecked == "the method ebcc cannot judge items without their truth; the method default can"
+    assert (
+        found.unchecked == "The method ebcc cannot predict items without their ground truth. Use the method `default`."
+    )
     one_checked = rules.expected_accuracy([(evidence, ebcc), (evidence, consensus)])
     assert (one_checked.checked, one_checked.unchecked) == (100, "")
     few = replace(evidence, truth=np.where(np.arange(300) < 7, 0, -1))
-    for known, said in ((few, "(`hitl gold`); there are 7"), (replace(evidence, truth=None), "(`hitl gold`)")):
+    for known, said in (
+        (few, "(`hitl gold`), and you have 7 so far."),
+        (replace(evidence, truth=None), "(`hitl gold`)."),
+    ):
         found = rules.expected_accuracy([(known, consensus)])
-        assert found.unchecked.startswith("20 answered items of known truth would check it")
+        assert found.unchecked.startswith("Checking it takes 20 answered gold items")
         assert found.unchecked.endswith(said)

@@ -120,7 +120,7 @@ def test_a_skill_that_nobody_has_closes_no_task_and_mended_all_is_as_before(
         before = shown(project, tasks)
         judgement = cycle.run(needing("txet"), store, connect(project)).judgement
         assert (judgement.plan.asks, judgement.plan.stop) == ((), None)
-        assert "no annotator of the crew has what" in judgement.metrics["idle"]
+        assert "no annotator has the skills that" in judgement.metrics["idle"]
         meanwhile = shown(project, tasks)
         assert meanwhile["state"] == before["state"]
         assert not all(closed for _, closed in meanwhile["state"])

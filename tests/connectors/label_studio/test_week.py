@@ -182,4 +182,4 @@ def _thursday(team: Team) -> None:
                 break
         assert "done" in said
         team.run("export", f"{name}.csv", "-c", f"{name}.toml")
-        assert "the project is done" in team.run("status", "-c", f"{name}.toml")
+        assert "The project is done" in team.run("status", "-c", f"{name}.toml")

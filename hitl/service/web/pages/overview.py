@@ -104,19 +104,19 @@ def runs(visit: Viewing) -> Response:
     return visit.page("runs.html.j2", "Runs", rows, RUN, {"status": status.as_json()}, **shown)
 
 
-@router.get("/projects/{project}/runs/{cycle}", summary="What a cycle recorded", responses=PAGE)
+@router.get("/projects/{project}/runs/{cycle}", summary="One run", responses=PAGE)
 def recorded(visit: Viewing, cycle: Annotated[int, Path(ge=0, le=2**53)]) -> Response:
     """Show its figures by name. Those within another have the other's name before a point."""
     run = next((each for each in visit.snapshot.cycles if each.number == cycle), None)
     if run is None:
-        raise HTTPException(404, f"no cycle {cycle} of project {visit.one.name!r} is kept")
+        raise HTTPException(404, f"project {visit.one.name!r}: no run {cycle} is stored")
     rows = [{"figure": name, "value": value} for name, value in _flat(run.metrics)]
     facts = {"cycle": cycle, "recorded_at": _time(run)}
     shown = {"words": outlook(run.metrics), "newest": cycle == visit.snapshot.number}
-    return visit.page("cycle.html.j2", f"Cycle {cycle}", rows, ("figure", "value"), facts, **shown)
+    return visit.page("cycle.html.j2", f"Run {cycle}", rows, ("figure", "value"), facts, **shown)
 
 
-@router.post("/projects/{project}/runs", summary="Start a cycle", status_code=202, responses=ACTION)
+@router.post("/projects/{project}/runs", summary="Start a run", status_code=202, responses=ACTION)
 def run(visit: Leading) -> Response:
     """Pull, judge, record and push, as `hitl run` does."""
     return visit.done("runs", vars(background.start(visit.one, "run", visit.caller.name)), 202)

@@ -75,7 +75,9 @@ def make(visit: Leading) -> Response:
 )
 def approve(
     visit: Leading,
-    cycle: Annotated[int | None, Form(ge=0, le=2**53, description="The cycle whose plan it is; 409 if not")] = None,
+    cycle: Annotated[
+        int | None, Form(ge=0, le=2**53, description="Run that made the plan; 409 if another is newer")
+    ] = None,
 ) -> Response:
     """Send the plan to the platform, as `hitl push` does."""
     last = visit.one.store.last_cycle(visit.one.name)

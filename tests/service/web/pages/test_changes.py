@@ -34,8 +34,8 @@ def test_what_has_moved_since_the_last_cycle(tmp_path: Path) -> None:
         assert row["changed"] >= 1
         (link,) = {link for link in Links(served.html("/projects/p")).of("href") if "show=changed" in link}
         assert served.json(link)["found"] == row["changed"]
-        assert "Since cycle 1 the belief in" in words(served)
-        assert "Annotations or items have changed since the last cycle" in words(served)
+        assert "Since run 1, the confidence in" in words(served)
+        assert "Annotations or items have changed since the last run" in words(served)
 
 
 def test_the_state_goes_from_planned_to_answered(tmp_path: Path) -> None:

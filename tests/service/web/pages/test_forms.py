@@ -98,7 +98,7 @@ def test_pages_before_the_first_cycle(tmp_path: Path, part: str) -> None:
         if part == "/plan":
             assert "There is no plan yet" in page.text
         if part in ("", "/runs"):
-            assert "no cycle yet" in page.text.lower()
+            assert "no run yet" in page.text.lower()
 
 
 def test_a_viewer_is_shown_no_button_that_would_be_refused(served: Served) -> None:
