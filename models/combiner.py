@@ -31,8 +31,8 @@ EVIDENCE = {
 }
 """Kinds of evidence besides the annotations (fields of `Evidence`), and how to supply each."""
 
-BELIEFS = 9
-"""Arrays (N, J) that a fit has at a time; measured, as are the methods' `tables`."""
+TABLES, BELIEFS, LABELS = 6, 6, 6
+"""Arrays (K, L, J), (N, J) and (M,) that a fit has at a time, unless a method has `tables` and `beliefs`. Measured."""
 
 
 class Combiner(Protocol):
@@ -44,7 +44,7 @@ class Combiner(Protocol):
     `uses` names the fields of the evidence that the method uses besides the annotations. The optional class attribute
     `needs` names those that it requires. A method that also fits `Shards` sets `fits_shards: ClassVar[bool] = True`.
     From shards, `fit` returns a consensus without items, and `apply` predicts the items shard by shard. The optional
-    `tables` or `memory` say how much memory a fit takes (`memory_of`).
+    `tables` and `beliefs`, or `memory`, say how much memory a fit takes (`memory_of`).
 
     Example:
         >>> from hitl.models import Combiner, DawidSkene
@@ -104,7 +104,7 @@ def used(combiner: Combiner, evidence: Evidence | Shards, stacklevel: int = 3) -
             "takes tables as they are"
         )
     require_given(combiner, evidence, needs_of(combiner))
-    require_memory(combiner, evidence.annotations)
+    require_memory(combiner, evidence)
     ignored = given(evidence) - combiner.uses
     for kind in (kind for kind in EVIDENCE if kind in ignored):
         of = f" of {', '.join(map(repr, evidence.probabilities))}" if kind == "probabilities" else ""
@@ -187,14 +187,15 @@ def require_given(combiner: Combiner, evidence: Evidence, kinds: frozenset[str])
         raise BadEvidence(f"{name_of(combiner)} needs {what} and found none; {others}")
 
 
-def require_memory(combiner: Combiner, annotations: Annotations) -> None:
+def require_memory(combiner: Combiner, evidence: Evidence) -> None:
     """Raise BadEvidence if a fit would take more memory than there is. The message names a method that fits."""
-    size, most = memory_of(combiner, annotations), memory_limit()
+    size, most = memory_of(combiner, evidence), memory_limit()
     if size <= most:
         return
+    annotations = evidence.annotations
     n, k, j = annotations.n_items, annotations.n_annotators, annotations.n_classes
     default = COMBINERS.make("default", {})
-    needed = memory_of(default, annotations)
+    needed = memory_of(default, evidence)
     fits = f"default takes {readable(needed)}" if needed <= most else "no method takes less: merge rare classes"
     raise BadEvidence(
         f"{name_of(combiner)} would take {readable(size)} of memory for {n:,} items, {k:,} annotators and {j:,} "
@@ -202,21 +203,22 @@ def require_memory(combiner: Combiner, annotations: Annotations) -> None:
     )
 
 
-def memory_of(combiner: Any, annotations: Annotations) -> int:
+def memory_of(combiner: Any, evidence: Evidence) -> int:
     """Estimate the bytes that a fit takes at its peak. A method may have a function `memory` of its own.
 
-    Otherwise, `tables` is the number of arrays (K, L, J) that it has at a time, by default 6, beside `BELIEFS` (N, J).
+    Otherwise, `tables` and `beliefs` are the numbers of arrays (K, L, J) and (N, J) that it has at a time.
     """
     own = getattr(combiner, "memory", None)
     if own is not None:
-        return int(own(annotations))
-    return array_bytes(annotations, getattr(combiner, "tables", 6), BELIEFS)
+        return int(own(evidence))
+    tables, beliefs = getattr(combiner, "tables", TABLES), getattr(combiner, "beliefs", BELIEFS)
+    return array_bytes(evidence.annotations, tables, beliefs)
 
 
 def array_bytes(annotations: Annotations, tables: float, beliefs: float) -> int:
-    """Return the bytes of this many arrays (K, L, J) and (N, J)."""
+    """Return the bytes of this many arrays (K, L, J) and (N, J), and of `LABELS` (M,)."""
     cells = tables * annotations.n_annotators * annotations.n_options + beliefs * annotations.n_items
-    return int(8 * annotations.n_classes * cells)
+    return int(8 * (annotations.n_classes * cells + LABELS * len(annotations)))
 
 
 def given(evidence: Evidence) -> frozenset[str]:

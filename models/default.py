@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hitl.annotations import Annotations, Floats
+from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.design_effect import DesignEffect
@@ -82,9 +82,9 @@ class DefaultCombiner:
         settings = {"method": raw.fit.method, **raw.fit.settings}  # run by its own name, that method corrects nothing
         return replace(found, fit=replace(raw.fit, method="default", settings=settings))
 
-    def memory(self, annotations: Annotations) -> int:
+    def memory(self, evidence: Evidence) -> int:
         """Estimate the bytes that a fit takes at its peak."""
-        return self._method.memory(annotations)
+        return self._method.memory(evidence)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict other items with the learned parameters."""

@@ -40,7 +40,7 @@ from hitl.consensus import AnnotatorReport, Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.annotators.leave_one_out import counts_by_others
-from hitl.models.combiner import concluded, require_given, used
+from hitl.models.combiner import BELIEFS, TABLES, array_bytes, concluded, require_given, used
 from hitl.models.inference import em, latent_classes
 from hitl.models.inference.latent_classes import LatentClasses, Scaling
 from hitl.models.inference.warm_start import require_same_classes
@@ -91,6 +91,11 @@ class ProcessMethod(ABC):
     ard: bool = False
     tolerance: float = 1e-4
     max_iterations: int = 100
+
+    def memory(self, evidence: Evidence) -> int:
+        """Estimate the bytes that a fit takes at its peak: covariances of the items for each class."""
+        covariances = 8 * evidence.annotations.n_items**2 * (8 + 2.5 * evidence.annotations.n_classes)
+        return int(covariances) + array_bytes(evidence.annotations, TABLES, BELIEFS)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -313,6 +318,12 @@ class GPCGold(TruthfulLabels):
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"features", "truth"})
+
+    def memory(self, evidence: Evidence) -> int:
+        """Estimate the bytes that a fit takes at its peak: covariances of the items with known truth."""
+        known, n_items = int(evidence.known.sum()), evidence.annotations.n_items
+        covariances = 8 * known * (known * (8 + 2.5 * evidence.annotations.n_classes) + n_items)
+        return int(covariances) + array_bytes(evidence.annotations, TABLES, BELIEFS)
 
     def seen(self, annotations: Annotations) -> Floats:
         """Return zeros."""

@@ -81,6 +81,8 @@ class MajorityVote:
         [0, 1, 1]
     """
 
+    tables: ClassVar[int] = 4
+    beliefs: ClassVar[int] = 3
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
     fits_shards: ClassVar[bool] = True
 

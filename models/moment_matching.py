@@ -113,6 +113,7 @@ class MomentMatching:
         [0, 1, 1]
     """
 
+    beliefs: ClassVar[int] = 14
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
 
     triples: int = 10

@@ -80,6 +80,7 @@ class PLEM(PL):
         ([0, 1, 1], [0.14, 0.86])
     """
 
+    tables: ClassVar[int] = 10
     needs: ClassVar[frozenset[str]] = frozenset({"probabilities"})
 
     temperature: LogTemperature = LogTemperature(0.45)

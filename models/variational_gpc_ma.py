@@ -39,7 +39,7 @@ from hitl.formatting import listed
 from hitl.models.annotators import AnnotatorKind, confusion
 from hitl.models.annotators.dirichlet_confusion import DirichletRows
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.combiner import require_given, used
+from hitl.models.combiner import BELIEFS, TABLES, array_bytes, require_given, used
 from hitl.models.inference import em
 from hitl.models.inference.model_pool import unsupervised
 from hitl.models.inference.warm_start import require_same_classes
@@ -114,6 +114,12 @@ class VariationalGPCMA:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+    def memory(self, evidence: Evidence) -> int:
+        """Estimate the bytes that a fit takes at its peak, with covariances of items and inducing points per class."""
+        annotations = evidence.annotations
+        points = 5 * min(self.inducing, annotations.n_items)
+        return array_bytes(annotations, TABLES, BELIEFS + points)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Learn hyperparameters, then maximize the bound; resume from `start` if it was learned from the same kind of

@@ -7,7 +7,7 @@ import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 from xml.parsers import expat  # nosec B407  # documents with a DOCTYPE are refused
@@ -18,6 +18,7 @@ from hitl.connectors.exports.export import Record
 from hitl.errors import BadTable
 from hitl.tables.columns import Place
 from hitl.tables.limits import limits, require_harmless
+from hitl.tables.memory import memory_limit, require_memory
 from hitl.tables.read import READ, is_arrow, parsing, place_in_file, read_parts
 from hitl.tables.write import suffix_of
 
@@ -105,7 +106,8 @@ def _place_in(path: Path, place_of: Place, row: int) -> str:
 
 def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Yield the objects of a JSON array, or of lines of JSON, or a single object. Bad lines are skipped."""
-    first = list(islice(stream, 20))  # lines of an object that is spread over several lines are indented
+    most = memory_limit() // 4  # characters, which take up to 4 bytes
+    first = [stream.readline(most) for _ in range(20)]  # an object that is spread over several lines is indented
     if not "".join(first).lstrip().startswith("[") and any(
         line.startswith("{") and isinstance(_parsed(line)[0], dict) for line in first
     ):
@@ -118,7 +120,8 @@ def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[s
             else:
                 note(f"line {count}: {error or 'expected an object, {...}'}")
         return
-    text = "".join(first) + stream.read()
+    text = "".join(first) + stream.read(most)
+    require_memory(path, 4 * len(text), 4 * most)
     del first
     decoder, at, number = json.JSONDecoder(), len(text) - len(text.lstrip()), 0
     is_list = text.startswith("[", at)

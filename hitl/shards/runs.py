@@ -52,7 +52,7 @@ class Runs:
         if part.column_names != self._names:
             names, expected = listed(part.column_names), listed(self._names)
             raise BadTable(f"{place}: found the columns {names}; expected those of the tables before: {expected}")
-        self._parts.append(part)
+        self._parts += [part] if part.num_rows else []
         self._bytes += part.nbytes
         self.n_rows += part.num_rows
         if self._bytes >= self._run_bytes:

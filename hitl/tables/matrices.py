@@ -34,6 +34,7 @@ from hitl.errors import BadInput, BadTable
 from hitl.tables.columns import Place, as_names, is_vector, repeated, require_columns, require_names, vectors
 from hitl.tables.encode import names_of
 from hitl.tables.limits import require_harmless
+from hitl.tables.memory import require_memory
 from hitl.tables.read import parsing, place_in, read_table
 from hitl.tables.write import write_table
 
@@ -87,7 +88,7 @@ def read_vectors(path: str | Path, item: str = ITEM) -> tuple[list[str], Array]:
         raise BadTable(f"{path}: expected arrays {ITEMS!r} (N,) and one of numbers (N, D); found {shapes or 'none'}")
     return require_names(as_names(pa.chunked_array([pa.array(own.tolist())])).to_pylist(), item, str(path)), numbers[
         0
-    ].astype(np.float64)
+    ].astype(np.float64, copy=False)
 
 
 def vectors_of(table: pa.Table, where: str, item: str = ITEM) -> tuple[list[Any], Array]:
@@ -316,20 +317,25 @@ def read_arrays(
     with parsing(path, path.suffix.lower().removeprefix(".")):
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
-                _require_numbers(path, "the array", file, path.stat().st_size)
+                require_memory(path, _require_numbers(path, "the array", file, path.stat().st_size))
             return {"": np.load(path, allow_pickle=False)}, [""]
         require_harmless(path, "npz")
+        size = 0
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if member.filename.endswith(".npy") and wanted(member.filename.removesuffix(".npy")):
                     with archive.open(member) as file:
-                        _require_numbers(path, member.filename, file, member.file_size)
+                        size += _require_numbers(path, member.filename, file, member.file_size)
+        require_memory(path, size)
         with np.load(path, allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files if wanted(name)}, list(loaded.files)
 
 
-def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> None:
-    """Raise BadTable if an array holds objects, or its header states a shape that the file is too short for."""
+def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> int:
+    """Return the bytes that an array takes, once as it is and once in double precision.
+
+    Raise BadTable if it holds objects, or its header states a shape that the file is too short for.
+    """
     numpy_format: Any = np.lib.format
     read = {1: numpy_format.read_array_header_1_0, 2: numpy_format.read_array_header_2_0}
     version = numpy_format.read_magic(file)[0]
@@ -342,3 +348,4 @@ def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> None:
         raise BadTable(f"{path}: {name} holds {kind}; expected numbers or text")
     if math.prod(shape) * max(kind.itemsize, 1) > size:
         raise BadTable(f"{path}: {name} should have the shape {shape}, for which the file is too short")
+    return int(math.prod(shape) * (kind.itemsize + 8))

@@ -24,13 +24,13 @@ def memory_limit() -> int:
     return limits().memory or min(_available(), default=sys.maxsize)
 
 
-def require_memory(path: Path, size: int) -> None:
-    """Raise BadTable if the content of a file takes more memory than there is."""
-    most = memory_limit()
+def require_memory(path: Path, size: int, most: int | None = None) -> None:
+    """Raise BadTable if the content of a file takes more memory than there is, or than `most`."""
+    most = memory_limit() if most is None else most
     if size > most:
         raise BadTable(
-            f"{path}: unpacked it takes {readable(size)} of memory; expected at most {readable(most)} (limits.memory, "
-            "or what is available)"
+            f"{path}: its content takes {readable(size)} of memory or more; expected at most {readable(most)} "
+            "(limits.memory, or what is available)"
         )
 
 

@@ -23,14 +23,14 @@ from hitl.tables.limits import limits, require_shape
 BLOCK = 1 << 22
 """Bytes of a CSV file that are parsed at a time. No row may be longer."""
 
-ONE_THREAD = 1 << 28
-"""Bytes of a CSV file up to which one thread reads it, in less than a second. Several take 50 % more CPU time."""
-
 SEPARATORS = (",", ";", "\t")
 """Possible separators of a .csv file. Spreadsheets write semicolons in locales with decimal commas."""
 
 ROWS = 100_000
-"""Rows of JSON Lines converted to columns at a time."""
+"""Rows of JSON Lines or Excel converted to columns at a time."""
+
+CHARACTERS = 1 << 25
+"""Characters of JSON Lines after which rows are converted even if there are fewer than ROWS."""
 
 SPARSE, FEW_FIELDS = 50, 10_000_000
 """Maximum ratio of cells (rows times names) to values in JSON Lines, in tables of more than FEW_FIELDS cells."""
@@ -50,8 +50,8 @@ def text_lines(path: Path, errors: str = "strict", newline: str | None = None) -
 # -- CSV and TSV -------------------------------------------------------------------------------------------
 
 
-def read_csv(path: Path, size: int | None) -> Iterator[pa.Table]:
-    """Yield the rows in order, as text, in tables of some megabytes, or in one table if `size` is None.
+def read_csv(path: Path) -> Iterator[pa.Table]:
+    """Yield the rows in order, as text, in tables of some megabytes.
 
     Empty fields are null. Raise BadTable, naming the line, for an unclosed quote, a row with more or fewer fields than
     the first line, and text that is not UTF-8.
@@ -70,13 +70,10 @@ def read_csv(path: Path, size: int | None) -> Iterator[pa.Table]:
         convert = arrow.ConvertOptions(
             column_types=text, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
         )
-        if size is None:
-            blocks = arrow.ReadOptions(block_size=BLOCK, use_threads=path.stat().st_size > ONE_THREAD)
-            yield arrow.read_csv(path, read_options=blocks, parse_options=parse, convert_options=convert)
-        else:
-            blocks = arrow.ReadOptions(block_size=BLOCK)
-            with arrow.open_csv(path, read_options=blocks, parse_options=parse, convert_options=convert) as reader:
-                yield from map(pa.Table.from_batches, ([batch] for batch in reader))
+        blocks = arrow.ReadOptions(block_size=BLOCK)
+        with arrow.open_csv(path, read_options=blocks, parse_options=parse, convert_options=convert) as reader:
+            yield pa.Table.from_batches([], reader.schema)
+            yield from map(pa.Table.from_batches, ([batch] for batch in reader))
     except pa.ArrowInvalid as error:
         _name_the_line(path, separator)
         raise BadTable(f"{path}: cannot be read as csv: {error}") from error
@@ -166,18 +163,14 @@ def _quotes_alternate(lines: bytes, separator: str) -> bool:
 
 
 def read_json_lines(path: Path, size: int | None) -> Iterator[pa.Table]:
-    """Yield the rows in order, in tables of `size` rows, or in one table if `size` is None.
+    """Yield the rows in order, in tables of `size` rows.
 
     The standard library parses line by line. It is slower than Arrow's reader, but hostile text is an error that names
     the line instead of a crash, times stay text as written, and integers of any length keep their digits. Raise
     BadTable, naming the line, for a line that is not a JSON object, values that are nested too deeply, and rows that
     share almost no names.
     """
-    blocks = map(_json_table, _json_blocks(path, size or ROWS))
-    if size is not None:
-        yield from blocks
-    elif tables := list(blocks):
-        yield pa.concat_tables(_with_long_integers_as_text(tables), promote_options="permissive")
+    yield from map(_json_table, _json_blocks(path, size or ROWS))
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -188,10 +181,11 @@ def json_lines(path: Path) -> Iterator[tuple[int, str]]:
 def _json_blocks(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
     names: set[str] = set()
-    count = values = 0
+    count = values = characters = 0
     allowed = limits()  # once: outside a project this reads the environment
     for number, line in json_lines(path):
         rows.append(_json_row(path, number, line, allowed.nesting))
+        characters += len(line)
         own = _NAME.findall(line)
         count, values = count + 1, values + len(own)
         if not names.issuperset(own):
@@ -201,9 +195,9 @@ def _json_blocks(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
                     f"{path}, line {number}: the rows so far have {len(names):,} different names, most of them in few "
                     f"rows; expected a table, with at most {allowed.columns:,} names (limits.columns)"
                 )
-        if len(rows) == size:
+        if len(rows) == size or characters > CHARACTERS:
             yield rows
-            rows = []
+            rows, characters = [], 0
     if rows:
         yield rows
 
@@ -249,7 +243,7 @@ def _json_column(name: str, values: list[Any]) -> pa.Array:
         return pa.array([None if value is None else str(value) for value in values])
 
 
-def _with_long_integers_as_text(tables: list[pa.Table]) -> list[pa.Table]:
+def with_long_integers_as_text(tables: list[pa.Table]) -> list[pa.Table]:
     """Return the tables. A column that is uint64 in some and int64, text or null in others becomes text in all."""
     integers, text = {pa.int64(), pa.uint64()}, {pa.string(), pa.null()}
     for name in dict.fromkeys(name for table in tables for name in table.column_names):
@@ -267,8 +261,8 @@ def _with_long_integers_as_text(tables: list[pa.Table]) -> list[pa.Table]:
 # -- Excel -------------------------------------------------------------------------------------------------
 
 
-def read_excel(path: Path) -> pa.Table:
-    """Return the non-empty rows of the first sheet, as text: 7.0 is "7", a date is in ISO 8601.
+def read_excel(path: Path) -> Iterator[pa.Table]:
+    """Yield the non-empty rows of the first sheet, as text: 7.0 is "7", a date is in ISO 8601.
 
     The first non-empty row is the header. Raise BadTable for a file that is no workbook, a header with an empty field,
     and a value outside the columns of the header.
@@ -279,14 +273,16 @@ def read_excel(path: Path) -> pa.Table:
         header.pop()
     if not header or None in header:
         raise BadTable(f"{path}: a column of the first row has no name; expected a name for each column")
-    width = len(header)
-    table: list[list[str | None]] = []
-    for line, row in rows:
-        if any(cell is not None for cell in row[width:]):
-            raise BadTable(f"{path}, line {line}: a value stands beside the {width} columns of the first row")
-        table.append([*row[:width], *[None] * (width - len(row))])
-    arrays = [pa.array([row[place] for row in table], pa.string()) for place in range(width)]
-    return pa.Table.from_arrays(arrays, names=[str(name) for name in header])
+    width, names = len(header), [str(name) for name in header]
+    yield pa.Table.from_arrays([pa.array([], pa.string())] * width, names=names)
+    while block := list(islice(rows, ROWS)):
+        for line, row in block:
+            if any(cell is not None for cell in row[width:]):
+                raise BadTable(f"{path}, line {line}: a value stands beside the {width} columns of the first row")
+        filled = [[*row[:width], *[None] * (width - len(row))] for _, row in block]
+        yield pa.Table.from_arrays(
+            [pa.array([row[n] for row in filled], pa.string()) for n in range(width)], names=names
+        )
 
 
 def excel_lines(path: Path) -> Iterator[int]:

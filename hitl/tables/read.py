@@ -5,12 +5,13 @@
 
 Item, annotator and label are text as written: "007" and "NA" stay as they are. Only whole numbers written as floats
 lose their decimals, because 1 and 1.0 are one name. If a file is read in parts, memory is bounded by a part (in
-Parquet, by a row group), not by the file. Exceptions are .xlsx and .parquet.gz, which are read into memory completely.
+Parquet, by a row group), not by the file. The exception is .parquet.gz, which is read into memory completely.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -22,9 +23,9 @@ import pyarrow.compute as pc
 
 from hitl.errors import BadTable, HitlError
 from hitl.tables import parsers
-from hitl.tables.columns import FILE, Place, require_columns, row_number, with_names
+from hitl.tables.columns import FILE, Place, is_text, require_columns, row_number, with_names
 from hitl.tables.limits import require_fit, require_harmless, require_shape
-from hitl.tables.memory import require_memory
+from hitl.tables.memory import memory_limit, require_memory
 from hitl.tables.write import FORMATS, restored, suffix_of
 
 READ = {**FORMATS, ".xlsx": "xlsx"}
@@ -59,10 +60,16 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     Excel without its library, and BadTable if the file is missing, empty, too large, or not of its format.
     """
     path = Path(path)
-    tables = list(read_parts(path))
+    tables, size, most = list[pa.Table](), 0, memory_limit()
+    for part in read_parts(path):
+        size += sum(_bytes_of(chunk) for column in part.columns for chunk in column.chunks)
+        require_memory(path, size, most)
+        tables.append(part)
     if not tables and not is_arrow(path):
         raise BadTable(f"{path}: cannot be read as {format_of(path)}: the file is empty")
-    table = pa.concat_tables(tables) if tables else pa.table({})
+    with parsing(path, "a table"):
+        tables = parsers.with_long_integers_as_text(tables)
+        table = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
     table = table.replace_schema_metadata({**(table.schema.metadata or {}), FILE: str(path)})
     table = with_names(table, text)
     require_fit(table, path, text)
@@ -70,7 +77,7 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
 
 
 def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Yield the rows in order, in tables of about `size` rows, or in one table if `size` is None.
+    """Yield the rows in order, in tables of about `size` rows; `read_table` joins those that come if it is None.
 
     Arrow files are always read in the parts in which they were written. Only `columns`, if given, are read from
     Parquet, and all columns from other formats. Raise BadTable as `read_table` does.
@@ -171,9 +178,9 @@ def _parts(path: Path, kind: str, size: int | None, columns: Sequence[str] | Non
         case "jsonl":
             yield from parsers.read_json_lines(path, size)
         case "xlsx":
-            yield parsers.read_excel(path)
+            yield from parsers.read_excel(path)
         case _:
-            yield from parsers.read_csv(path, size)
+            yield from parsers.read_csv(path)
 
 
 def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
@@ -217,13 +224,13 @@ def _unpacked(file: Any, source: Any, wanted: Sequence[str] | None) -> int:
     with parquet.ParquetFile(source, pre_buffer=False, read_dictionary=names) as encoded:
         for group in range(metadata.num_row_groups if texts else 0):
             for column in encoded.read_row_group(group, names).columns:
-                size += sum(_text_bytes(chunk) for chunk in column.chunks)
+                size += sum(map(_bytes_of, column.chunks))
     return size
 
 
-def _text_bytes(chunk: Any) -> int:
-    """Return the bytes of all texts of a column that is encoded by a dictionary."""
-    if not pa.types.is_dictionary(chunk.type):
+def _bytes_of(chunk: Any) -> int:
+    """Return the bytes of a column; of texts that are encoded by a dictionary, those that they take as names."""
+    if not pa.types.is_dictionary(chunk.type) or not is_text(chunk.type.value_type):
         return int(chunk.nbytes)
     lengths = pc.binary_length(chunk.dictionary)
     return pc.sum(pc.cast(lengths.take(chunk.indices), pa.int64())).as_py() or 0
@@ -231,10 +238,14 @@ def _text_bytes(chunk: Any) -> int:
 
 def _read_arrow(path: Path) -> Iterator[pa.Table]:
     with pa.memory_map(str(path)) as source:
-        try:
+        begins = 8 * (source.read(6) == b"ARROW1")  # a file with an index at its end, such as Feather
+        source.seek(begins)
+        for message in pa.ipc.MessageReader.open_stream(source):
+            require_memory(path, _uncompressed(message))
+        source.seek(0)
+        if not begins:
             reader: Any = pa.ipc.open_stream(source)
-        except pa.ArrowInvalid:  # a file with an index at its end, such as Feather
-            source.seek(0)
+        else:
             file = pa.ipc.open_file(source)
             reader = (file.get_batch(number) for number in range(file.num_record_batches))
         for batch in reader:
@@ -242,6 +253,39 @@ def _read_arrow(path: Path) -> Iterator[pa.Table]:
             _require_valid(part)
             require_shape(path, part.num_rows, part.num_columns)
             yield part
+
+
+def _uncompressed(message: Any) -> int:
+    """Return the bytes that the compressed buffers of an Arrow message take, which stand before each of them.
+
+    The message is a FlatBuffer (Message.fbs of Arrow); pyarrow does not show its fields.
+    """
+    data, body = memoryview(message.metadata), memoryview(message.body or b"")
+
+    def number(kind: str, at: int) -> int:
+        return int(struct.unpack_from(kind, data, at)[0])
+
+    def field(table: int, place: int) -> int:
+        """Return where a field of a table is, or 0."""
+        vtable = table - number("<i", table)
+        there = number("<H", vtable + 4 + 2 * place) if 4 + 2 * place < number("<H", vtable) else 0
+        return there and table + there
+
+    def follow(at: int) -> int:
+        return at + number("<I", at)
+
+    batch = follow(field(follow(0), 2))
+    if message.type == "dictionary":
+        batch = follow(field(batch, 1))
+    elif message.type != "record batch":
+        return 0
+    if not field(batch, 3):
+        return 0
+    buffers = follow(field(batch, 2))
+    starts = (
+        number("<q", buffers + 4 + 16 * n) for n in range(number("<I", buffers)) if number("<q", buffers + 12 + 16 * n)
+    )
+    return sum(max(0, struct.unpack_from("<q", body, start)[0]) for start in starts)
 
 
 def _require_valid(part: pa.Table) -> None:

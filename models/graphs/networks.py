@@ -82,7 +82,8 @@ class FieldMethod(ABC):
         tolerance: iterations stop when one gains less than this, in nats per item.
     """
 
-    tables: ClassVar[int] = 13
+    tables: ClassVar[int] = 16
+    beliefs: ClassVar[int] = 24
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "graph"})
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 

@@ -106,10 +106,10 @@ class HierarchicalDawidSkene:
         """Learn the hierarchy, confusion rows and beliefs in turn, starting from the votes or from `start`."""
         return self.fitted(used_shards(self, evidence), start)[0]
 
-    def memory(self, annotations: Annotations) -> int:
+    def memory(self, evidence: Evidence) -> int:
         """Estimate the bytes that a fit takes at its peak."""
-        tables, beliefs = (0, 26) if has_few_labels_for_its_classes(annotations) else (6, 14)
-        return array_bytes(annotations, tables, beliefs)
+        few = has_few_labels_for_its_classes(evidence.annotations)
+        return array_bytes(evidence.annotations, *((0, 26) if few else (10, 14)))
 
     def fitted(self, shards: Shards, start: Consensus | None) -> tuple[Consensus, em.Beliefs]:
         """Fit to shards. Also return the beliefs of a shard at the end of the fit."""

@@ -72,6 +72,8 @@ class Learned:
         ['learned']
     """
 
+    tables: ClassVar[int] = 12
+    beliefs: ClassVar[int] = 20
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "features"})
     needs: ClassVar[frozenset[str]] = frozenset({"features"})
 

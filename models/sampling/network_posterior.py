@@ -13,6 +13,7 @@ from hitl.annotations import Floats, Names
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import on_the_diagonal
+from hitl.models.combiner import array_bytes
 from hitl.models.inference import warm_start
 from hitl.models.numerics.checks import check_settings
 from hitl.models.sampling import hamiltonian, network_chain, network_layout
@@ -55,6 +56,10 @@ class NetworkChains(Sampler):
     @abstractmethod
     def expected(self) -> Expected:
         """Return the expectations of annotators before they answer."""
+
+    def memory(self, evidence: Evidence) -> int:
+        """Estimate the bytes that a fit takes at its peak: each chain has a metric (L, L) per annotator and class."""
+        return array_bytes(evidence.annotations, 24 * evidence.annotations.n_options, 20)
 
     def sampled(self, evidence: Evidence, start: Consensus | None) -> Averages:
         """Run the chains and average over their kept draws."""

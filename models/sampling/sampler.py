@@ -86,6 +86,7 @@ class Sampler(ABC):
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
     tables: ClassVar[int] = 16
+    beliefs: ClassVar[int] = 10
     density: ClassVar[str]
     """Name of the monitored log density."""
 

@@ -36,7 +36,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import AnnotatorKind, dirichlet_confusion
 from hitl.models.annotators.confusion import PointRows, even_pseudo_counts, on_the_diagonal
 from hitl.models.annotators.dirichlet_confusion import DirichletRows
-from hitl.models.combiner import require_given, used_shards
+from hitl.models.combiner import array_bytes, require_given, used_shards
 from hitl.models.inference import em
 from hitl.models.inference.engine import PerShard, Shards, Table
 from hitl.models.inference.observed_outputs import Observed, Outputs
@@ -229,6 +229,10 @@ class BSCSeq(ChainMethod):
 
     diagonal: float = 2.0
     off: float = 1.0
+
+    def memory(self, evidence: Evidence) -> int:
+        """Estimate the bytes that a fit takes at its peak: an annotator has a table (L, J) after each of L labels."""
+        return array_bytes(evidence.annotations, 12 * evidence.annotations.n_options, 9)
 
     def chain(self, annotations: Annotations) -> DirichletChain:
         """Return the prior of first classes and transitions that spans allow."""

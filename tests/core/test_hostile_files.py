@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import feather
 
-from hitl import Annotations
+from hitl import Annotations, Evidence
+from hitl.connectors.exports.records import records
 from hitl.errors import BadAnnotations, BadSettings, BadTable
+from hitl.models import DefaultCombiner
 from hitl.tables.limits import Limits, within
-from hitl.tables.matrices import read_probabilities
+from hitl.tables.matrices import read_probabilities, read_vectors
 from hitl.tables.read import batches, column_names, read_parts, read_table
 from hitl.tables.write import write_table
 from tests.bench.trust import fuzz, hostile
@@ -59,18 +65,105 @@ def test_brackets_in_text_are_not_deep(tmp_path: Path) -> None:
     assert read_table(path).to_pylist() == rows
 
 
-def test_each_limit_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "labels.csv"
-    path.write_text("item,annotator,label\n" + "".join(f"{n},ann,{n}\n" for n in range(50)))
-    for these, message in (
-        (Limits(rows=49), r"labels\.csv: 50 rows; expected at most 49 \(limits\.rows\)"),
-        (Limits(columns=2), r"labels\.csv: 3 columns; expected at most 2 \(limits\.columns\)"),
-        (Limits(name_length=1), r"labels\.csv, row 10: the item has 2 characters; expected at most 1"),
-    ):
-        with within(these), pytest.raises(BadTable, match=message):
-            read_table(path, ["item", "annotator", "label"])
-    with within(Limits(classes=49)), pytest.raises(BadAnnotations, match="50 different labels; expected at most 49"):
+ROWS = "item,annotator,label\n" + "".join(f"i{n},ann,{n:02}\n" for n in range(50))
+AT: dict[str, tuple[str, bytes, int, str]] = {
+    "nesting": ("labels.jsonl", b'{"item": [[["a"]]]}', 4, r"nested 4 levels deep; expected at most 3"),
+    "unpacked": ("labels.npz", b"", 1_000, r"unpacked it has 1,000 bytes or more; expected at most 999"),
+    "rows": ("labels.csv", ROWS.encode(), 50, "50 rows; expected at most 49"),
+    "columns": ("labels.csv", ROWS.encode(), 3, "3 columns; expected at most 2"),
+    "classes": ("labels.csv", ROWS.encode(), 50, "50 different labels; expected at most 49"),
+    "name_length": ("labels.csv", ROWS.encode(), 3, "row 10: the item has 3 characters; expected at most 2"),
+}
+"""Limit -> file that is at it, its content, the value, and the message if that is one less."""
+
+
+def labels_in(path: Path) -> None:
+    if path.suffix == ".npz":
+        read_probabilities(path)
+    elif path.suffix == ".jsonl":
+        read_table(path)
+    else:
         Annotations.from_frame(read_table(path, ["item", "annotator", "label"]))
+
+
+@pytest.mark.parametrize("name", AT)
+def test_at_a_limit(tmp_path: Path, name: str) -> None:
+    """All limits but that on memory, which is in the next test."""
+    assert {*AT, "memory"} == {field.name for field in fields(Limits)}
+    file, content, value, message = AT[name]
+    path = tmp_path / file
+    path.write_bytes(content)
+    if path.suffix == ".npz":
+        np.savez(path, probabilities=np.full((2, 2), 0.5), items=["a", "b"], classes=["x", "y"])
+        with zipfile.ZipFile(path) as archive:
+            value = sum(member.file_size for member in archive.infolist())
+        message = f"unpacked it has {value:,} bytes or more; expected at most {value - 1:,}"
+    with within(Limits(**{name: value})):
+        labels_in(path)
+    with (
+        within(Limits(**{name: value - 1})),
+        pytest.raises((BadTable, BadAnnotations), match=rf"(?s){message}.*limits\.{name}"),
+    ):
+        labels_in(path)
+
+
+TEXTS = pa.table({"item": ["x" * 100] * 50_000, "label": ["a", "b"] * 25_000})
+CODED = pa.DictionaryArray.from_arrays(pa.array(np.zeros(50_000, np.int32)), ["x" * 100])
+LARGE: dict[str, Callable[[Path], object]] = {
+    "labels.csv": lambda path: write_table(path, TEXTS),
+    "labels.csv.gz": lambda path: write_table(path, TEXTS),
+    "labels.tsv": lambda path: write_table(path, TEXTS),
+    "labels.jsonl": lambda path: write_table(path, TEXTS),
+    "labels.parquet": lambda path: write_table(path, TEXTS),
+    "labels.arrow": lambda path: feather.write_feather(TEXTS, str(path), compression="uncompressed"),
+    "packed.arrow": lambda path: feather.write_feather(TEXTS, str(path), compression="zstd"),
+    "coded.arrow": lambda path: feather.write_feather(pa.table({"item": CODED}), str(path), compression="zstd"),
+    "labels.xlsx": lambda path: write_sheet(path, TEXTS.slice(0, 2_000)),
+    "features.npz": lambda path: np.savez_compressed(path, items=np.arange(50_000), x=np.zeros((50_000, 20))),
+    "net.npy": lambda path: np.save(path, np.full((50_000, 2), 0.5)),
+    "export.json": lambda path: path.write_text(json.dumps(TEXTS.to_pylist())),
+}
+"""File that takes megabytes of memory -> function that writes it."""
+
+
+def write_sheet(path: Path, table: pa.Table) -> None:
+    book = pytest.importorskip("openpyxl").Workbook(write_only=True)
+    sheet = book.create_sheet()
+    for row in (table.column_names, *(tuple(row.values()) for row in table.to_pylist())):
+        sheet.append(row)
+    book.save(path)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_file_that_takes_more_memory_than_there_is(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    LARGE[name](path)
+    readers: dict[str, Callable[[Path], object]] = {
+        "features.npz": read_vectors,
+        "net.npy": lambda path: read_probabilities(path, items=range(50_000), classes=["x", "y"]),
+        "export.json": lambda path: list(records(path, "json", print)),
+    }
+    read = readers.get(name, lambda path: read_table(path, ["item", "label"]))
+    message = rf"{name}: its content takes [\d.]+ (kB|MB) of memory or more; expected at most 200 kB \(limits\.memory"
+    with within(Limits(memory=200_000)), pytest.raises(BadTable, match=message):
+        read(path)
+    with within(Limits(memory=40_000_000)):  # within a factor of a few of what it takes
+        assert read(path) is not None
+
+
+@pytest.mark.journey
+def test_as_many_classes_as_the_limit() -> None:
+    """At its value, which had never been run: 20,000 classes and the default method."""
+    n_classes = Limits().classes
+    label = np.arange(n_classes).repeat(2)
+    rows = pa.table({"item": label % 10_000, "annotator": np.arange(2 * n_classes) % 50, "label": label})
+    consensus = DefaultCombiner().fit(Evidence(Annotations.from_frame(rows)))
+    assert consensus.probabilities.shape == (10_000, n_classes)
+
+
+def test_limits_are_settings_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(ROWS)
     monkeypatch.setenv("HITL_LIMITS__ROWS", "7")
     with pytest.raises(BadTable, match="50 rows; expected at most 7"):
         read_table(path)

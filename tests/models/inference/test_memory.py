@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,12 @@ from pyarrow import parquet
 from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
-from hitl.models.combiner import needs_of
+from hitl.models.combiner import memory_of, needs_of
 from hitl.models.registry import COMBINERS, combiner
 from hitl.tables import memory
 from hitl.tables.limits import Limits, within
 from hitl.tables.read import read_table
+from hitl.testing.crowds import sample
 
 ALONE = [name for name in COMBINERS.own if not needs_of(COMBINERS.load(name))]
 
@@ -83,3 +85,38 @@ def test_a_small_parquet_file_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
     assert path.stat().st_size < 100_000
     with within(Limits(memory=1 << 30)), pytest.raises(BadTable, match=r"labels\.parquet: .* GB .*limits\.memory"):
         read_table(path)
+
+
+CHEAP: dict[str, dict[str, object]] = {
+    "gpc-ma": {"tolerance": 1e-1},
+    "gpc-concatenated": {"tolerance": 1e-1},
+    "variational-gpc-ma": {"inducing": 20, "learning_steps": 3, "tolerance": 1e-2, "device": "cpu"},
+    **{name: {"burn_in": 2, "draws": 4, "thin": 1} for name in ("gibbs-ibcc", "ebcc", "dbcc", "edbcc")},
+}
+"""Settings under which a slow method takes less time, and the same memory for each item, annotator and class."""
+
+SIZES = {
+    "confusion matrices": {"n_items": 60, "n_annotators": 40, "n_classes": 20, "asked": 0.1},
+    "beliefs": {"n_items": 600, "n_annotators": 4, "n_classes": 40, "asked": 0.75},
+    "covariances": {"n_items": 200, "n_annotators": 4, "n_classes": 4, "asked": 0.75},
+}
+"""What takes most of the memory -> evidence."""
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize("most_of_it", SIZES)
+@pytest.mark.parametrize("name", COMBINERS.own)
+def test_the_estimate_is_near_the_peak(name: str, most_of_it: str) -> None:
+    if (most_of_it == "covariances") != ("gpc" in name) and most_of_it != "confusion matrices":
+        pytest.skip("not what this method holds")
+    method = combiner(name, **CHEAP.get(name, {}))
+    evidence, _ = sample(method, **SIZES[most_of_it])
+    small, _ = sample(method, n_items=30)
+    method.fit(small)  # loads and compiles
+    tracemalloc.start()
+    method.fit(evidence)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert memory_of(method, evidence) >= peak / 1.5
+    if name != "variational-gpc-ma":  # the memory of PyTorch is not traced
+        assert memory_of(method, evidence) <= 3 * peak
