@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import signal
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hitl.cli import show
-from hitl.cli.options import HERE, Access, Config, Configs, Json, opt
+from hitl.cli.options import HERE, Access, Config, Configs, Json, LogLevel, opt
 from hitl.errors import BadSettings, MissingExtra, Unreachable
 from hitl.project import stored
 
 if TYPE_CHECKING:
     from hitl.service.loops import Loops
 
-NEEDED = {"fastapi", "uvicorn", "structlog", "prometheus_client", "argon2", "multipart", "python_multipart"}
+NEEDED = {"fastapi", "uvicorn", "prometheus_client", "argon2", "multipart", "python_multipart"}
 """Packages that are missing if the extra `service` is not installed."""
 
 _one_line = threading.Lock()
+_log = logging.getLogger("hitl.schedule")
 
 
 # -- schedule ----------------------------------------------------------------------------------------------
@@ -32,22 +33,32 @@ _one_line = threading.Lock()
 def schedule(
     configs: Configs = None,
     listing: Annotated[bool, opt("Show when the next run is due, and exit.", "--list")] = False,
+    log_level: LogLevel = "info",
     as_json: Json = False,
 ) -> None:
     """Repeat `hitl run`: at intervals, by cron, after new annotations or on webhooks; see \\[schedule] in hitl.toml.
 
     SIGTERM or SIGINT stops it. A run in progress stops at its next step and is resumed at the next start.
     """
-    from hitl.service.loops import GRACE, Loops, projects_of, require_secrets
+    from hitl.service import log
+    from hitl.service.loops import Loops, projects_of
 
-    projects = projects_of(configs or [HERE])
-    if not listing:
-        require_secrets(projects)
-    loops = Loops(projects, teller(as_json, lambda project: loops.next_run(project)))
     if listing:
-        _list(loops, as_json)
+        loops = Loops(projects_of(configs or [HERE]), teller(as_json))
+        show.result(*_next_runs(loops), as_json)
         loops.stop()
         return
+    with log.lines(as_json, log_level):
+        _keep_running(configs or [HERE], as_json)
+
+
+def _keep_running(configs: Sequence[Path], as_json: bool) -> None:
+    from hitl.service import log
+    from hitl.service.loops import GRACE, Loops, projects_of, require_secrets
+
+    projects = projects_of(configs)
+    require_secrets(projects)
+    loops = Loops(projects, teller(as_json, lambda project: loops.next_run(project)))
 
     def ask(number: int, frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)  # a second signal ends the process, which is safe
@@ -57,15 +68,20 @@ def schedule(
         signal.signal(number, ask)
     try:
         loops.prepare()
-        _list(loops, as_json)
+        data, words = _next_runs(loops)
+        if as_json:
+            log.event(_log, "scheduled", **data)
+        else:
+            show.result(data, words, as_json)
         loops.start()
         loops.wait()
+        log.event(_log, "stopping")
     finally:
         if not loops.stop():
-            print(f"hitl: a run made no progress for {GRACE:g} s and was stopped", file=sys.stderr)
+            _log.warning("a run made no progress for %g s and was stopped", GRACE)
 
 
-def _list(loops: Loops, as_json: bool) -> None:
+def _next_runs(loops: Loops) -> tuple[dict[str, Any], list[str]]:
     rows, webhooks = loops.next_runs(), loops.webhooks()
     jobs = [{**row, "next": row["next"].isoformat()} for row in rows]
     lines = [f"{row['project']}: {row['when']}; next {_time(row['next'])}" for row in rows]
@@ -73,11 +89,14 @@ def _list(loops: Loops, as_json: bool) -> None:
         f"{row['project']}: webhook at {row['listens']}; give the platform {row['url']} and the header X-Hitl-Secret"
         for row in webhooks
     ]
-    show.result({"jobs": jobs, "webhooks": show.without_passwords(webhooks)}, lines, as_json)
+    return {"jobs": jobs, "webhooks": show.without_passwords(webhooks)}, lines
 
 
-def teller(as_json: bool, next_run: Callable[[str], datetime | None]) -> Callable[[str, str, Mapping[str, Any]], None]:
-    """Return a function that prints each event of a run as one line."""
+def teller(
+    as_json: bool, next_run: Callable[[str], datetime | None] = lambda project: None
+) -> Callable[[str, str, Mapping[str, Any]], None]:
+    """Return a function that prints each event of a run as one line, or logs it as JSON."""
+    from hitl.service import log
 
     def tell(event: str, project: str, details: Mapping[str, Any]) -> None:
         now = datetime.now(UTC)
@@ -85,9 +104,11 @@ def teller(as_json: bool, next_run: Callable[[str], datetime | None]) -> Callabl
         if event in ("done", "failed"):
             following = next_run(project)
             data["next"] = None if following is None else following.isoformat(timespec="seconds")
-        text = json.dumps(data, ensure_ascii=False, default=str) if as_json else line(data)
+        if as_json:
+            log.run(event, project, data)
+            return
         with _one_line:  # each project prints from a thread of its own
-            show.line(text)
+            show.line(line(data))
 
     return tell
 
@@ -150,12 +171,15 @@ def serve(
             envvar="HITL_SERVE_PROXY_ROLE",
         ),
     ] = None,
+    log_level: LogLevel = "info",
     as_json: Json = False,
 ) -> None:
     """Serve web pages and an API for projects, items, annotators, models and plans.
 
     SIGTERM or SIGINT stops it. It serves plain HTTP: if others can reach it, put an HTTPS server in front.
     """
+    from hitl.service import log
+
     try:
         from hitl.service.web import server
         from hitl.service.web.access.proxies import Proxies
@@ -166,16 +190,21 @@ def serve(
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65536:
         raise BadSettings(f"--address: found {address!r}; expected host:port, as 127.0.0.1:8500")
-    server.serve(
-        configs or [HERE],
-        host.strip("[]"),
-        int(port),
-        show.line,
-        access=access,
-        scheduler=scheduler,
-        proxies=Proxies.of(proxies or (), proxy_header, proxy_role),
-        as_json=as_json,
-    )
+
+    def say(data: Mapping[str, str], line: str) -> None:
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        show.result({"timestamp": now, "level": "info", **data}, [line], as_json)
+
+    with log.lines(as_json, log_level):
+        server.serve(
+            configs or [HERE],
+            host.strip("[]"),
+            int(port),
+            say,
+            access=access,
+            scheduler=scheduler,
+            proxies=Proxies.of(proxies or (), proxy_header, proxy_role),
+        )
 
 
 # -- events ------------------------------------------------------------------------------------------------

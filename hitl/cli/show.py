@@ -51,6 +51,7 @@ def result(data: Mapping[str, Any] | Callable[[], Any], lines: Iterable[Line], a
     if as_json:
         value = data() if callable(data) else data
         sys.stdout.write(escaped(hidden(json.dumps(value, ensure_ascii=False, default=str))) + "\n")
+        sys.stdout.flush()
         return
     for each in lines:
         if isinstance(each, Table):

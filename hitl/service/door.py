@@ -5,21 +5,21 @@ connections   CONNECTIONS at most; above that, one that waits for its client is 
 headers       HEAD_SECONDS from the start of a connection, or from the response before
 body          BODY_SECONDS from its headers
 response      STALL_SECONDS in which a client reads none of it
-log           BURST lines of each kind, then a few per second; the next line says how many were left out
+log           see `hitl.service.log`
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
-import time
+import errno
+import socket
 from collections import Counter
-from collections.abc import MutableMapping
 from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from hitl.errors import BadSettings
 
 CONNECTIONS = 256
 BACKLOG = 128
@@ -30,7 +30,6 @@ REQUESTS = 4 * CONNECTIONS
 """Maximum requests in progress; others get a 503. Those of closed connections are among them until they have ended."""
 HEAD_SECONDS, BODY_SECONDS, STALL_SECONDS = 10.0, 60.0, 30.0
 TICK = 0.5  # seconds between two checks of a connection
-BURST = 100  # lines of one kind that are logged at any rate
 
 
 class Door(H11Protocol):
@@ -88,52 +87,19 @@ def _close_one(waiting: list[Door]) -> None:
         longest.transport.abort()
 
 
-class LineLimit(logging.Filter):
-    """Limit on the lines of each kind: BURST, then `per_second`. Thread-safe.
-
-    It is a filter of the standard library's log, where a kind is a logger, and a processor of structlog, where it is an
-    event.
-    """
-
-    def __init__(self, per_second: float) -> None:
-        super().__init__()
-        self._per_second, self._lock = per_second, threading.Lock()
-        self._kinds: dict[str, tuple[float, float, int]] = {}  # lines to spare, since when, lines left out
-
-    def left_out(self, kind: str) -> int | None:
-        """Return how many lines were left out before this one; None if it is to be left out too."""
-        with self._lock:
-            now = time.monotonic()
-            spare, since, left_out = self._kinds.get(kind, (BURST, now, 0))
-            spare = min(BURST, spare + (now - since) * self._per_second)
-            self._kinds[kind] = (spare - 1, now, 0) if spare >= 1 else (spare, now, left_out + 1)
-            return left_out if spare >= 1 else None
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return False if the line is to be left out."""
-        left_out = self.left_out(record.name)
-        if left_out:
-            record.msg = f"{record.msg} ({left_out} lines like this were left out)"
-        return left_out is not None
-
-    def __call__(self, logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """Return the line, or raise DropEvent."""
-        left_out = self.left_out(str(event["event"]))
-        if left_out is None:
-            from structlog import DropEvent
-
-            raise DropEvent
-        return {**event, "left_out": left_out} if left_out else event
-
-
-_warnings = LineLimit(per_second=1.0)
+def listen(host: str, port: int, option: str) -> socket.socket:
+    """Return a socket that listens here. Raises BadSettings, naming the option, if that is not possible."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise BadSettings(f"{option}: port {port} of {host} is in use; choose another") from None
+        raise BadSettings(f"{option}: cannot listen at {host}:{port}: {error.strerror or error}") from None
 
 
 def bounds() -> dict[str, Any]:
-    """Return the options of uvicorn that bound a server, and limit the lines of the standard library's log."""
-    for handler in (*logging.getLogger().handlers, logging.lastResort):
-        if handler is not None:
-            handler.addFilter(_warnings)
+    """Return the options of uvicorn that bound a server."""
     return {
         "http": Door, "ws": "none", "backlog": BACKLOG, "limit_concurrency": REQUESTS, "log_config": None,
         "access_log": False, "server_header": False, "proxy_headers": False,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from hitl.errors import BadSettings
-from hitl.service.door import BACKLOG, bounds
+from hitl.service.door import bounds, listen
 
 SECRET_HEADER = "X-Hitl-Secret"
 LARGEST_BODY = 1_000_000
@@ -119,11 +118,7 @@ class Listener(threading.Thread):
             return JSONResponse({"error": str(error.detail)}, error.status_code)
 
         host, _, port = address.rpartition(":")
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            self._socket = socket.create_server((host.strip("[]"), int(port)), family=family, backlog=BACKLOG)
-        except OSError as error:
-            raise BadSettings(f"schedule.webhook: cannot listen at {address}: {error.strerror or error}") from None
+        self._socket = listen(host.strip("[]"), int(port), "schedule.webhook")
         self._server = uvicorn.Server(uvicorn.Config(app, timeout_graceful_shutdown=1, **bounds()))
 
     @property

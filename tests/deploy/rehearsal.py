@@ -235,7 +235,7 @@ class Rehearsal:
 
     def cycles(self) -> list[dict[str, Any]]:
         """What the scheduler has told of cycles that are done."""
-        lines = (self.folder / "schedule.out").read_text().splitlines()
+        lines = (self.folder / "schedule.err").read_text().splitlines()
         events = [json.loads(line) for line in lines if line.startswith("{")]
         assert not [event for event in events if event.get("event") == "failed"], lines
         return [event for event in events if event.get("event") == "done"]

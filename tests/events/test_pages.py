@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 
 from hitl.events.sender import deliver
@@ -14,11 +13,6 @@ from hitl.project import stored
 from hitl.service.web.operating import ProjectFigures
 from tests.events.receivers import SECRET, receiving
 from tests.service.web.served import Served, run, serving, small
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _silent() -> None:
-    structlog.configure(processors=[lambda *_: (_ for _ in ()).throw(structlog.DropEvent)])
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import pytest
 from hitl import cycle
 from hitl.errors import BadInput, BadSettings, Busy, Refused, StoreError, Unreachable
 from hitl.project import opened
+from hitl.service import log
 from hitl.service import loop as loops
 from hitl.service.loops import Loops, projects_of
 from tests.command_line import Run
@@ -72,22 +73,24 @@ def test_the_command_keeps_cycles_until_it_is_told_to_stop(tmp_path: Path) -> No
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stdout is not None
-    jobs, began, done = (json.loads(process.stdout.readline()) for _ in range(3))
+    assert process.stderr is not None
+    lines = [json.loads(process.stderr.readline()) for _ in range(3)]
     address = f"http://127.0.0.1:{port}"
     with urlopen(f"{address}/health") as answer:
         assert json.load(answer) == {"status": "ok"}
     with urlopen(Request(f"{address}/webhook/p", b"{}", {"X-Hitl-Secret": "s3cret"})) as answer:
         assert json.load(answer) == {"queued": True}
-    again, done_again = (json.loads(process.stdout.readline()) for _ in range(2))
+    lines += [json.loads(process.stderr.readline()) for _ in range(2)]
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (0, "", "")
+    jobs, began, done, again, done_again, end = [*lines, json.loads(err)]
+    assert (process.returncode, out, end["event"]) == (0, "", "stopping")
+    assert all(one["level"] == "info" and one["timestamp"] for one in (*lines, end))
     assert [job["when"] for job in jobs["jobs"]] == ["every 1h"]
     assert [each["url"] for each in jobs["webhooks"]] == [f"{address}/webhook/p"]
     assert [each["event"] for each in (began, done, again, done_again)] == ["began", "done"] * 2
     assert (done["labels"], done["operations"], done_again["operations"]) == (27, 3, 0)
-    assert done["next"] > done["time"]
+    assert done["next"] > done["timestamp"]
 
 
 def test_list_shows_what_is_due(tmp_path: Path, run: Run) -> None:
@@ -149,8 +152,10 @@ def test_a_scheduled_cycle_that_finds_nothing_new_is_told(tmp_path: Path, capsys
     for as_json in (False, False, True):
         with opened(tmp_path / "hitl.toml") as given:
             said = {"seconds": 0.5, **loops.figures(cycle.run_if_changed(*given))}
-        teller(as_json, lambda _: None)("done", "p", said)
-    first, second, third = capsys.readouterr().out.splitlines()
+        with log.lines(as_json):
+            teller(as_json)("done", "p", said)
+    out, third = capsys.readouterr()
+    first, second = out.splitlines()
     assert "run done in 0.5 s" in first
     assert second.endswith("p: nothing has changed (checked in 0.5 s): 0 operations, 0 changes")
     assert json.loads(third)["unchanged"] is True

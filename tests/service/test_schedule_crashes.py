@@ -69,9 +69,9 @@ def test_the_command_itself_killed_in_a_cycle_goes_on_where_it_stopped(tmp_path:
         assert len(store.cycles("p")) == 1
         assert len(store.pending("p")) == 3
     command = [sys.executable, "-m", "hitl", "schedule", "--json"]
-    process = subprocess.Popen(command, cwd=config.parent, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    jobs, began, done = (json.loads(process.stdout.readline()) for _ in range(3))
+    process = subprocess.Popen(command, cwd=config.parent, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    jobs, began, done = (json.loads(process.stderr.readline()) for _ in range(3))
     process.terminate()
     process.communicate(timeout=60)
     assert process.returncode == 0

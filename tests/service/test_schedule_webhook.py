@@ -138,7 +138,7 @@ def test_the_connection_that_waits_longest_makes_room(monkeypatch: pytest.Monkey
 
 
 def test_an_address_in_use_is_a_setting(ear: tuple[int, list[str]]) -> None:
-    with pytest.raises(BadSettings, match=r"schedule.webhook: cannot listen at 127.0.0.1:\d+"):
+    with pytest.raises(BadSettings, match=r"schedule.webhook: port \d+ of 127.0.0.1 is in use"):
         Listener(f"127.0.0.1:{ear[0]}", "s", {}, lambda: None)
 
 
@@ -171,4 +171,4 @@ def test_an_address_that_is_taken_fails_before_it_says_anything(
     monkeypatch.setenv("HITL_WEBHOOK_SECRET", "s3cret")
     code, out, err = run("schedule")
     assert (code, out) == (78, "")
-    assert f"schedule.webhook: cannot listen at 127.0.0.1:{ear[0]}" in err
+    assert f"schedule.webhook: port {ear[0]} of 127.0.0.1 is in use" in err

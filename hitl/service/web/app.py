@@ -12,21 +12,21 @@ Requests read snapshots and never wait for the platform.
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import structlog
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import hitl
+from hitl.service import log
 from hitl.service.loops import Loops
 from hitl.service.web import operating, responses
 from hitl.service.web.access import routes as access_routes
@@ -62,9 +62,13 @@ scripts.
 """
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+PROBES = ("/healthz", "/readyz", "/metrics", "/static/{name}")
+LONGEST_PATH = 200  # maximum characters of a path in the log
 CUT_OFF = 499  # status in log and metrics, as nginx has it
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """Methods counted by name. Others are counted together, because clients can send any and each adds a time series."""
+
+_log = logging.getLogger("hitl.serve")
 
 
 def application(
@@ -87,6 +91,7 @@ def application(
         try:
             yield
         finally:
+            log.event(_log, "stopping")
             for stop in (loops.stop, app.state.studies.stop, projects.stop):
                 stop()
 
@@ -102,7 +107,7 @@ def application(
     )  # fmt: skip
     app.state.accounts, app.state.projects, app.state.proxies = accounts, projects, proxies
     app.state.templates, app.state.studies, app.state.registry = Templates(), Studies(), CollectorRegistry()
-    app.state.trouble = loops.trouble
+    app.state.trouble, app.state.last_trouble = loops.trouble, {}
     app.state.registry.register(operating.ProjectFigures(projects))
     responses.handle(app)
     hints = {loop.project.name: loop.hint for loop in loops.loops}
@@ -127,7 +132,7 @@ class RequestContext:
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
-        self._app, self._log = app, structlog.get_logger("hitl.serve")
+        self._app = app
         self._count = Counter("hitl_requests", "Requests answered", ("method", "route", "status"), registry=registry)
         self._seconds = Histogram(
             "hitl_request_seconds", "Seconds to an answer", ("route",), buckets=BUCKETS, registry=registry
@@ -179,10 +184,27 @@ class RequestContext:
             route = getattr(scope.get("route"), "path", "none")
             self._count.labels(method if method in METHODS else "other", route, str(status or 500)).inc()
             self._seconds.labels(route).observe(seconds)
-            said: dict[str, Any] = {"status": status or 500, "ms": round(seconds * 1e3, 1), "request_id": number}
-            caller = getattr(scope["state"].get("caller"), "name", None)
-            if not route.endswith("/state"):  # pages poll it all the time
-                self._log.info("request", method=method, route=route, caller=caller, **said)
+            log.event(
+                _log,
+                "request",
+                _level(status or 500, route),
+                method=method,
+                path=scope["path"][:LONGEST_PATH],
+                status=status or 500,
+                ms=round(seconds * 1e3, 1),
+                client=(scope.get("client") or ("",))[0],
+                caller=getattr(scope["state"].get("caller"), "name", None),
+                request_id=number,
+            )
+
+
+def _level(status: int, route: str) -> int:
+    """Return the level at which a request is logged: lower for those that probes and pages repeat all the time."""
+    if status in (401, 403, 429):
+        return logging.WARNING
+    if route in PROBES or route.endswith("/state"):
+        return logging.DEBUG
+    return logging.ERROR if status >= 500 else logging.INFO
 
 
 def _headers(message: Message, number: str) -> list[tuple[bytes, bytes]]:

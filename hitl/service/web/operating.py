@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -23,6 +24,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 
+from hitl.service import log
 from hitl.service.web.access.guard import public, requires
 from hitl.service.web.access.roles import Caller, Role
 from hitl.service.web.projects import Projects, Watched
@@ -30,6 +32,7 @@ from hitl.service.web.responses import responses
 from hitl.status import last_of
 
 router = APIRouter(tags=["operating"])
+_log = logging.getLogger("hitl.serve")
 
 FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")  # metrics of a run that are single numbers
 
@@ -60,9 +63,17 @@ def healthz() -> dict[str, str]:
 @router.get("/readyz", summary="Does it serve?", responses=NOT_READY)
 @public
 def readyz(request: Request) -> JSONResponse:
-    """Check that every project has something to show, and that background work is fine."""
-    loading = sum(one.snapshot is None for one in request.app.state.projects.values())
-    trouble = request.app.state.trouble()
+    """Check that every project has something to show, and that background work is fine.
+
+    Names of projects are not for everybody, so they go to the log.
+    """
+    waiting = [name for name, one in request.app.state.projects.items() if one.snapshot is None]
+    loading, trouble = len(waiting), request.app.state.trouble()
+    why = {key: value for key, value in (trouble or {}).items() if key != "status"} | {"loading": waiting}
+    if why != request.app.state.last_trouble:
+        request.app.state.last_trouble = why
+        ready = not (loading or trouble)
+        log.event(_log, "ready" if ready else "not ready", logging.INFO if ready else logging.WARNING, **why)
     if loading or trouble:
         return JSONResponse({"status": "not ready", "loading": loading, "late": bool(trouble)}, 503)
     return JSONResponse({"status": "ok"})

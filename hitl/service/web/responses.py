@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 from urllib.parse import quote
@@ -157,7 +158,7 @@ def handle(app: FastAPI) -> None:
     async def ours(request: Request, error: HitlError) -> Response:
         status = next(status for kind, status in STATUS if isinstance(error, kind))
         wait = error.retry_after if isinstance(error, Unreachable) else None
-        headers = {} if wait is None else {"Retry-After": f"{wait:.0f}"}
+        headers = {} if wait is None else {"Retry-After": str(math.ceil(wait))}
         return problem(request, status, type(error).__name__, str(error), headers)
 
 

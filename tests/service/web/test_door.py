@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 import httpx
 import pytest
-import structlog
 
-from hitl.service import door
-from hitl.service.door import BACKLOG, BURST, CONNECTIONS, LineLimit
-from hitl.service.web.server import log
+from hitl.service import log
+from hitl.service.door import BACKLOG, CONNECTIONS
+from hitl.service.log import BURST, LineLimit
 from tests.scheduled import until
 from tests.service.web.processes import serving
 from tests.service.web.served import Crowd
@@ -81,26 +80,24 @@ def test_clients_who_hold_more_connections_than_there_are_stop_nobody(server: Se
 def test_a_flood_of_lines_is_counted_instead_of_logged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    now, former = [0.0], structlog.get_config()
-    monkeypatch.setattr(door.time, "monotonic", lambda: now[0])
-    try:
-        log(as_json=False)
+    now, ours = [0.0], logging.getLogger("hitl.serve")
+    monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
+    with log.lines(as_json=False):
         for _ in range(3 * BURST):
-            structlog.get_logger().info("request")
-        structlog.get_logger().info("run done")
+            log.event(ours, "request")
+        log.event(ours, "request", logging.ERROR)
+        log.event(ours, "run done")
         now[0] = 1.0
-        structlog.get_logger().info("request")
-    finally:
-        structlog.configure(**former)
+        log.event(ours, "request")
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == BURST + 2
+    assert len(lines) == BURST + 3
     assert f"left_out={2 * BURST}" in lines[-1]
     record = logging.LogRecord("uvicorn.error", logging.WARNING, "", 1, "no request: %s", ("x",), None)
     limit = LineLimit(per_second=1.0)
     assert [limit.filter(record) for _ in range(BURST + 2)] == [True] * BURST + [False] * 2
     now[0] += 5.0
     assert limit.filter(record)
-    assert record.getMessage() == "no request: x (2 lines like this were left out)"
+    assert record.left_out == 2  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("route", ["/login", "/logout", "/projects/p/plan", "/webhook/p", "/ml/p/webhook", "/nothing"])

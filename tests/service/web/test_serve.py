@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import socket
 import time
 from contextlib import closing
 from pathlib import Path
@@ -37,6 +39,37 @@ def test_others_may_not_reach_it_without_a_user(tmp_path: Path, run: Run) -> Non
     CROWD.written(tmp_path)
     code, _, error = run("serve", "--address", f"0.0.0.0:{free_port()}")
     assert (code, "hitl users add" in error) == (78, True)
+
+
+def test_every_line_of_the_log_is_json_with_the_same_keys(tmp_path: Path) -> None:
+    CROWD.written(tmp_path)
+    with serving(tmp_path, "serve", "--json") as (address, said, process):
+        first = [json.loads(line) for line in said.splitlines()]
+        for name in (first[1]["user"], "a password?"):
+            assert httpx.post(f"{address}/login", data={"name": name, "password": "wrong"}).status_code == 401
+        assert httpx.get(f"{address}/nothing?secret=1").status_code == 404
+        with httpx.Client() as client:
+            client.post(f"{address}/webhook/p", headers={"X-Hitl-Secret": "wrong"})
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=SECONDS)
+    lines = [json.loads(line) for line in (tmp_path / "log.txt").read_text().splitlines()]
+    assert all({"timestamp", "level", "event"} <= line.keys() for line in (*first, *lines))
+    logins = [(line["level"], line["client"], line["user"]) for line in lines if line["event"] == "login failed"]
+    assert logins == [("warning", "127.0.0.1", "admin"), ("warning", "127.0.0.1", None)]
+    requests = [(line["level"], line["path"], line["client"]) for line in lines if line["event"] == "request"]
+    assert requests[2:] == [("info", "/nothing", "127.0.0.1"), ("warning", "/webhook/p", "127.0.0.1")]
+    assert lines[-1]["event"] == "stopping"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_port_that_is_in_use_starts_nothing(tmp_path: Path, run: Run, as_json: bool) -> None:
+    CROWD.written(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, out, error = run("serve", "--address", f"127.0.0.1:{port}", *(["--json"] if as_json else []))
+    assert (code, out) == (78, "")
+    said = json.loads(error)["event"] if as_json else error
+    assert f"--address: port {port} of 127.0.0.1 is in use; choose another" in said
 
 
 @pytest.mark.parametrize("address", ["8500", "localhost", "localhost:http", "localhost:99999"])

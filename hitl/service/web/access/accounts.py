@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import math
 import secrets
 import time
 import unicodedata
@@ -27,6 +28,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hitl.errors import BadInput, StoreError
+from hitl.service import log
 from hitl.service.web.access.logins import Passwords, Slowdown
 from hitl.service.web.access.roles import EVERY, Caller, Role
 from hitl.store.database import Database
@@ -51,7 +53,7 @@ class TooManyLogins(BadInput):
     """Logins under this name, or from this address, failed too often. Wait `seconds`."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"too many failed logins; try again in {seconds:.0f} s")
+        super().__init__(f"too many failed logins; try again in {math.ceil(seconds)} s")
         self.seconds = seconds
 
 
@@ -245,7 +247,8 @@ class Accounts:
         query = sa.select(user.c.password).where(user.c.name == name)
         stored = self.database.scalar(query) if _is_name(name) else None  # a database may reject other names
         if not self._passwords.matches(stored, password) or stored is None:
-            _log.warning("a login from %s failed", address or "nowhere")
+            # Others may have typed their password here, so only names of users are logged.
+            log.event(_log, "login failed", logging.WARNING, client=address, user=name if stored else None)
             raise WrongLogin("name or password is wrong")
         self._slowdown.succeeded(name, address)
         return str(stored)

@@ -5,18 +5,20 @@ These are for browsers. Programs have tokens, and `hitl users` and `hitl tokens`
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import anyio
-import structlog
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from hitl.errors import BadInput
+from hitl.service import log
 from hitl.service.web.access.accounts import Accounts, TooManyLogins, WrongLogin
 from hitl.service.web.access.guard import (
     LOGIN,
@@ -41,7 +43,7 @@ AT_ONCE = 2
 router = APIRouter(include_in_schema=False, max_body_size=LARGEST_FORM)
 
 _hashing = anyio.CapacityLimiter(AT_ONCE)
-_log = structlog.get_logger("hitl.access")
+_log = logging.getLogger("hitl.access")
 
 Result = TypeVar("Result")
 Text = Annotated[str, Form()]
@@ -69,7 +71,7 @@ async def login(request: Request, name: Text = "", password: Text = "", next: Te
         begun = await _hashed(accounts_of(request).log_in, name, password, _address(request))
     except TooManyLogins as error:
         page = _login_page(request, next, str(error), 429)
-        page.headers["Retry-After"] = f"{error.seconds:.0f}"
+        page.headers["Retry-After"] = str(math.ceil(error.seconds))
         return page
     except WrongLogin as error:
         return _login_page(request, next, str(error), 401)
@@ -159,7 +161,7 @@ async def create_token(
         made = await run_in_threadpool(accounts_of(request).create_token, name, Role.of(role), project or None)
     except BadInput as error:
         return _tokens_page(request, caller, str(error), 400)
-    _log.info("token made", by=caller.name, token=name, role=role, project=project or None)
+    log.event(_log, "token made", by=caller.name, token=name, role=role, project=project or None)
     return _tokens_page(request, caller, made=made)
 
 
@@ -188,7 +190,7 @@ async def _change(
         await _hashed(change, accounts_of(request))
     except BadInput as error:
         return await run_in_threadpool(page, request, caller, str(error), 400)
-    _log.info(event, by=caller.name, **logged)
+    log.event(_log, event, logging.INFO, by=caller.name, **logged)
     return _go(path)
 
 

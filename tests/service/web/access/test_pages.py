@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
-from structlog.testing import capture_logs
 
 from hitl.service.web.access.accounts import Accounts
 from hitl.service.web.access.roles import EVERY, Role
@@ -220,14 +220,17 @@ def test_each_form_shows_the_token_and_each_field_has_a_label(admin: Browser, he
         assert text.count("<h1>") == 1
 
 
-def test_the_log_says_who_gave_access_and_no_secret(admin: Browser, here: Accounts) -> None:
-    with capture_logs() as said:
+def test_the_log_says_who_gave_access_and_no_secret(
+    admin: Browser, here: Accounts, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "hitl.access"):
         admin.send("/admin/users", name="ann", password=OTHER, role="lead", project="rte")
         admin.send("/admin/users/password", name="ann", password=OTHER)
         admin.send("/admin/users/role", name="ann", role="none", project="rte")
         made = admin.send("/admin/tokens", name="ci", role="viewer").text
         admin.send("/admin/users/remove", name="ann")
         admin.send("/admin/users/remove", name="ann")
+    said = [{"event": record.getMessage(), **vars(record)["fields"]} for record in caplog.records]
     assert [line["event"] for line in said] == [
         "user added",
         "password set",

@@ -1,18 +1,12 @@
-"""A small project behind the application; its log stays silent."""
+"""A small project behind the application."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from tests.service.web.served import Served, served_crowd, serving, small
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _silent() -> None:
-    structlog.configure(processors=[lambda *_: (_ for _ in ()).throw(structlog.DropEvent)])
 
 
 @pytest.fixture(scope="module")
