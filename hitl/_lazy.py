@@ -20,6 +20,8 @@ from sys import modules
 from types import ModuleType
 from typing import Any
 
+from hitl.errors import MissingExtra
+
 
 def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` for the names a package imports under `if TYPE_CHECKING`."""
@@ -29,7 +31,10 @@ def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], l
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if home[name] == package:  # a module of the package
-            return import_module(f"{package}.{name}")
+            try:
+                return import_module(f"{package}.{name}")
+            except MissingExtra as error:  # help() and inspect skip what is no attribute
+                raise AttributeError(str(error)) from error
         return getattr(import_module(home[name]), name)
 
     def known() -> list[str]:

@@ -21,6 +21,7 @@
     ├── SimilarNames        two labels or annotators that differ only in case or spaces
     ├── UnmatchedNames      items or classes of one table that the annotations do not have
     ├── EmptyLabels         rows without a label
+    ├── GuessedOrder        a method takes the classes as ordered, and no one has named their order
     └── IgnoredEvidence     a method does not use some of its input
 
 Exit codes follow BSD sysexits. Messages and logs never contain secrets.
@@ -137,6 +138,10 @@ class UnmatchedNames(UserWarning):
 
 class EmptyLabels(UserWarning):
     """Some annotations have no label. They are left out."""
+
+
+class GuessedOrder(UserWarning):
+    """A method takes words in alphabetical order for steps on a scale, because no one has named their order."""
 
 
 class IgnoredEvidence(UserWarning):

@@ -138,6 +138,7 @@ class Evidence(OneLineRepr):
         features: Table | None = None,
         *,
         graph: Any = None,
+        sequence: Table | None = None,
         item: str = "item",
         label: str = "label",
         classes: Sequence[Name] | None = None,
@@ -153,7 +154,8 @@ class Evidence(OneLineRepr):
         unless `items`, `classes` or `options` fix them. `item` and `label` name columns in all tables. An empty label
         in the truth means unknown. Features are all columns of their table except the item: numbers, or lists of
         numbers. `graph` is anything that `Evidence` accepts; the items of edges count as items too, and a matrix must
-        follow the order of the items. Raises BadEvidence if a table has no item in common with the annotations.
+        follow the order of the items. `sequence` has the item and two columns of integers. Raises BadEvidence if a
+        table has no item in common with the annotations.
         """
         others = (columns.get("annotator", "annotator"), columns.get("time"), columns.get("duration"))
         labels = annotation_table(annotations, (item, label, others[0]), others[1:])
@@ -174,11 +176,13 @@ class Evidence(OneLineRepr):
         known = None if truth is None else table(truth_table(truth, item, label), "truth", item, label)
         featured = table(features, "features", item)
         linked = edges.edge_table(graph, "graph", item) if edges.names_items(graph) else None
-        labels, known, featured, linked, *of_models = align.alike(
+        placed = table(sequence, "sequence", item)
+        labels, known, featured, linked, placed, *of_models = align.alike(
             (labels, [item]),
             (known, [item]),
             (featured, [item]),
             (linked, [item, edges.NEIGHBOUR]),
+            (placed, [item]),
             *((model, [item]) for model in models.values()),
         )
         labels, known = align.alike((labels, [label]), (known, [label]))
@@ -188,6 +192,7 @@ class Evidence(OneLineRepr):
         named = {name: model.column(item) for name, model in tables.items()}
         named |= {} if told is None else {name_of(known, "truth"): told.column(item)}
         named |= {} if featured is None else {name_of(featured, "features"): featured.column(item)}
+        named |= {} if placed is None else {name_of(placed, "sequence"): placed.column(item)}
         named |= {} if linked is None else {name_of(linked, "graph"): edges.ends(linked, item)}
         if named:  # otherwise the annotations name all items and classes
             items = items if items is not None else align.union_of_items(labels, named, item)
@@ -204,6 +209,7 @@ class Evidence(OneLineRepr):
             {name: _with_column(model, item) for name, model in models.items()},
             features=None if featured is None else align.features_of(built, featured, item),
             truth=None if known is None else align.truth_of(built, known, item, label),
+            sequence=None if placed is None else align.places_of_items(built, placed, item),
             graph=graph if linked is None else edges.adjacency(linked, built.items, item=item),
         )
 

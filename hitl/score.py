@@ -1,10 +1,12 @@
-"""Score (N, J) probabilities against the (N,) codes of the true classes.
+"""Score a consensus against the truth, or (N, J) probabilities against the (N,) codes of the true classes.
+
+The truth of a consensus is a dict of item -> label, a Series indexed by item, a table of item and label, or codes.
+Items that only one of them has, and items with code -1, do not count.
 
 Example:
-    >>> import numpy as np
     >>> import hitl
     >>> labels = {"item": ["a", "a", "b"], "annotator": ["ann", "bob", "ann"], "label": ["cat", "cat", "dog"]}
-    >>> hitl.score.accuracy(hitl.combine(labels).probabilities, np.array([0, 1]))
+    >>> hitl.score.accuracy(hitl.combine(labels), {"a": "cat", "b": "dog"})
     1.0
 """
 
@@ -12,12 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv, ndtri
 
 from hitl.annotations import Floats, Ints
+from hitl.consensus import Consensus
+from hitl.errors import BadEvidence
+from hitl.formatting import listed
+from hitl.tables.align import filled
+from hitl.tables.columns import repeated, require_columns, with_names
+from hitl.tables.in_memory import Truth, truth_table
+
+Scored: TypeAlias = Floats | Consensus
+Known: TypeAlias = "Ints | Truth"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,39 +50,43 @@ class Reliability:
     high: Floats
 
 
-def accuracy(probabilities: Floats, truth: Ints) -> float:
+def accuracy(probabilities: Scored, truth: Known) -> float:
     """Return the share of items whose most probable class is true, in [0, 1]; k tied classes count 1/k."""
     return float(right(probabilities, truth).mean())
 
 
-def right(probabilities: Floats, truth: Ints) -> Floats:
-    """Return (N,) 1 if the most probable class is true, else 0; k tied classes count 1/k."""
-    top = probabilities >= probabilities.max(axis=1, keepdims=True) - 1e-12
-    credit: Floats = top[np.arange(len(truth)), truth] / top.sum(axis=1)
+def right(probabilities: Scored, truth: Known) -> Floats:
+    """Return, per item with a truth, 1 if the most probable class is true, else 0; k tied classes count 1/k."""
+    p_nj, codes = known(probabilities, truth)
+    top = p_nj >= p_nj.max(axis=1, keepdims=True) - 1e-12
+    credit: Floats = top[np.arange(len(codes)), codes] / top.sum(axis=1)
     return credit
 
 
-def log_loss(probabilities: Floats, truth: Ints, floor: float = 1e-15) -> float:
+def log_loss(probabilities: Scored, truth: Known, floor: float = 1e-15) -> float:
     """Return the mean negative log probability of the truth, in nats. Probabilities below `floor` count as `floor`."""
-    chosen = probabilities[np.arange(len(truth)), truth]
+    p_nj, codes = known(probabilities, truth)
+    chosen = p_nj[np.arange(len(codes)), codes]
     return float(-np.log(np.maximum(chosen, floor)).mean())
 
 
-def calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
+def calibration_error(probabilities: Scored, truth: Known, bins: int = 15) -> float:
     """Return the expected calibration error of the most probable class, in [0, 1]; k tied classes count 1/k.
 
     The items are divided by confidence into bins with equal numbers of items.
     """
-    return _equal_mass_gap(probabilities.max(axis=1), right(probabilities, truth), bins)
+    p_nj, codes = known(probabilities, truth)
+    return _equal_mass_gap(p_nj.max(axis=1), right(p_nj, codes), bins)
 
 
-def reliability(probabilities: Floats, truth: Ints, bins: int = 15, level: float = 0.95) -> Reliability:
+def reliability(probabilities: Scored, truth: Known, bins: int = 15, level: float = 0.95) -> Reliability:
     """Compute accuracy and confidence of the most probable class in each bin; k tied classes count 1/k.
 
     The mean of |accuracy - confidence| over items equals `calibration_error` with the same `bins`. If there are fewer
     items than `bins`, each item is a bin. `level`: probability that an interval covers the accuracy.
     """
-    sure, credit = probabilities.max(axis=1), right(probabilities, truth)
+    p_nj, codes = known(probabilities, truth)
+    sure, credit = p_nj.max(axis=1), right(p_nj, codes)
     parts = _equal_mass(sure, bins)
     count = np.array([len(part) for part in parts], dtype=np.int32)
     hit = np.array([credit[part].mean() for part in parts])
@@ -103,8 +119,8 @@ def beta_interval(mean: Floats, variance: Floats, answers: npt.ArrayLike) -> tup
 
 def bootstrap_interval(
     measure: Callable[[Floats, Ints], float],
-    probabilities: Floats,
-    truth: Ints,
+    probabilities: Scored,
+    truth: Known,
     draws: int = 1000,
     seed: int = 0,
     level: float = 0.95,
@@ -114,19 +130,59 @@ def bootstrap_interval(
     Resamples in which the measure is NaN do not count. The interval of a calibration error is too high if calibration
     is good, because such an error is never negative and tends to be larger in a resample than in the data.
     """
+    p_nj, codes = known(probabilities, truth)
     rng = np.random.default_rng(seed)
-    rows = (rng.integers(len(truth), size=len(truth)) for _ in range(draws))
-    values = [measure(probabilities[row], truth[row]) for row in rows]
+    rows = (rng.integers(len(codes), size=len(codes)) for _ in range(draws))
+    values = [measure(p_nj[row], codes[row]) for row in rows]
     low, high = np.nanquantile(values, [0.5 - level / 2, 0.5 + level / 2])
     return float(low), float(high)
 
 
-def classwise_calibration_error(probabilities: Floats, truth: Ints, bins: int = 15) -> float:
+def classwise_calibration_error(probabilities: Scored, truth: Known, bins: int = 15) -> float:
     """Return the mean over classes j of the calibration error of "the item is of class j", in [0, 1]."""
-    gaps = [
-        _equal_mass_gap(probabilities[:, j], (truth == j).astype(float), bins) for j in range(probabilities.shape[1])
-    ]
+    p_nj, codes = known(probabilities, truth)
+    gaps = [_equal_mass_gap(p_nj[:, j], (codes == j).astype(float), bins) for j in range(p_nj.shape[1])]
     return float(np.mean(gaps))
+
+
+def known(probabilities: Scored, truth: Known) -> tuple[Floats, Ints]:
+    """Return the probabilities and codes of the items whose truth is known. Raise BadInput for unusable truth."""
+    codes: Any = truth
+    if isinstance(probabilities, Consensus):
+        if not isinstance(truth, np.ndarray):
+            codes = _codes_in(probabilities, truth)
+        probabilities = probabilities.probabilities
+    codes, (n, j) = np.asarray(codes), probabilities.shape
+    if codes.shape != (n,) or (n and (codes.dtype.kind not in "iu" or codes.max() >= j)):
+        raise BadEvidence(
+            f"truth: expected the code of a class for each of {n} items, from 0 to {j - 1}, or -1 where unknown; to "
+            "give labels by item name, score the consensus instead of its probabilities"
+        )
+    rows = codes >= 0
+    return (probabilities, codes) if rows.all() else (probabilities[rows], codes[rows])
+
+
+def _codes_in(consensus: Consensus, truth: Truth) -> Ints:
+    """Return (N,) codes of the true classes, -1 where unknown."""
+    table = with_names(truth_table(truth, "item", "label"), ["item", "label"])
+    require_columns(table, ["item", "label"], "truth")
+    table = filled(table, "label")
+    row_of, code_of = ({str(name): n for n, name in enumerate(names)} for names in (consensus.items, consensus.classes))
+    items, labels = table["item"].to_pylist(), table["label"].to_pylist()
+    twice, strange = repeated(items), next((label for label in labels if label not in code_of), None)
+    if twice is not None:
+        raise BadEvidence(f"truth: item {twice!r} appears twice; expected one label for each item")
+    if strange is not None:
+        raise BadEvidence(
+            f"truth: {strange!r} is none of the classes {listed(consensus.classes)}; expected one of them"
+        )
+    codes = np.full(len(consensus), -1, np.int32)
+    for item, label in zip(items, labels, strict=True):
+        if item in row_of:
+            codes[row_of[item]] = code_of[label]
+    if (codes < 0).all():
+        raise BadEvidence(f"truth: none of its {len(items)} items is in the consensus; expected the same item names")
+    return codes
 
 
 def _equal_mass_gap(predicted: Floats, happened: Floats, bins: int) -> float:

@@ -14,6 +14,7 @@ from hitl.consensus import Consensus
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner
+from hitl.models.mean_score import warn_of_guessed_order
 from hitl.models.registry import chosen
 from hitl.tables.align import alike
 from hitl.tables.columns import Table, as_typed_names, has_columns, table_of, with_names
@@ -25,7 +26,10 @@ def combine(
     labels: Table,
     probabilities: Predictions | Mapping[str, Predictions] | None = None,
     truth: Truth | None = None,
+    features: Table | None = None,
     *,
+    graph: Any = None,
+    sequence: Table | None = None,
     method: str | Combiner = "default",
     paper: bool = False,
     item: str = "item",
@@ -47,6 +51,11 @@ def combine(
             `(model.predict_proba(X), model.classes_)` with a row per item, in the order in which the labels first name
             them; `(array, classes, items)` names the items. For several models, a dict of model name -> predictions.
         truth: known answers: a dict of item -> label, a Series indexed by item, or a table of items and labels.
+        features: table of the items' features, for methods that learn from them: item and numeric columns.
+        graph: links between items, for methods that use a graph: a table with the columns item, neighbour and
+            optionally weight, a list of pairs, or a networkx graph.
+        sequence: the place of each item in a sequence, for methods that use one: a table of the item and two columns
+            of integers, the number of the sequence and the position in it.
         method: name of the method, as in `hitl combine --method`, or a method itself, as `hitl.models.DawidSkene()`.
         paper: True to use the settings of the method's paper instead of hitl's defaults.
         item, annotator, label, time: names of the columns; annotator=None if annotators have no ids.
@@ -79,14 +88,27 @@ def combine(
             order = as_typed_names(table.column(item)).to_pylist()
             models = predictions_tables(models, long, item, label, order, classes)
         tables = {"labels": table} | {f"probabilities {name!r}": each for name, each in models.items()}
-        tables |= {"truth": known}
+        tables |= {"truth": known, "features": None if features is None else table_of(features, "features")}
         tables = {name: each for name, each in tables.items() if each is not None and item in each.column_names}
         table, *others = alike(*((with_names(each, [item], as_typed_names), [item]) for each in tables.values()))
         items = items_of(table, dict(zip([*tables][1:], others, strict=True)), item)
         table, columns = melted(table, item).rename_columns([item, "annotator", label]), {"annotator": "annotator"}
     evidence = Evidence.from_tables(
-        table, models, known, item=item, label=label, classes=classes, options=options, items=items, **columns
+        table,
+        models,
+        known,
+        features,
+        graph=graph,
+        sequence=sequence,
+        item=item,
+        label=label,
+        classes=classes,
+        options=options,
+        items=items,
+        **columns,
     )
+    if classes is None:
+        warn_of_guessed_order(fitted_by, evidence.annotations.classes)
     return fitted_by.fit(evidence)
 
 

@@ -17,15 +17,16 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from hitl.annotations import Annotations, Floats, Name
+from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.consensus import Consensus, Fit
-from hitl.errors import BadEvidence, BadSettings
+from hitl.errors import BadEvidence, BadSettings, GuessedOrder
 from hitl.evidence import Evidence
 from hitl.models.combiner import used
 from hitl.models.majority import report_of_votes
@@ -104,18 +105,18 @@ def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None)
     return np.array([given.get(str(name), np.nan) for name in annotations.options])
 
 
-def guessed_order(annotations: Annotations) -> str | None:
-    """Return a warning if three or more classes are words in alphabetical order, which may not be their real order.
-
-    Return None otherwise.
-    """
-    names = annotations.classes
-    if len(names) <= 2 or names != natural_order(names) or all(math.isfinite(_number(name)) for name in names):
-        return None
-    return (
-        f"mean-score treats the classes as equal steps in this order: {', '.join(map(str, names))}. If their "
-        "order is different, name the classes in order (--classes, classes=, source.classes)"
-    )
+def warn_of_guessed_order(method: object, names: Names, stacklevel: int = 3) -> None:
+    """Warn if a mean score is taken of three or more words in alphabetical order, which may not be their real order."""
+    if not isinstance(method, MeanScore) or method.scores is not None or len(names) <= 2:
+        return
+    if names == natural_order(names) and not all(math.isfinite(_number(name)) for name in names):
+        warnings.warn(
+            f"mean-score treats the classes as equal steps in this order: {', '.join(map(str, names))}. If their "
+            "order is different, name the classes in order (--classes, classes=, source.classes); if they have none, "
+            "use another method",
+            GuessedOrder,
+            stacklevel=stacklevel,
+        )
 
 
 def mean_scores(annotations: Annotations, score_l: Floats) -> tuple[Floats, Floats]:

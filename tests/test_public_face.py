@@ -5,6 +5,8 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -19,6 +21,17 @@ PACKAGES = (
     "hitl.testing",
 )
 NAMES = [(package, name) for package in PACKAGES for name in getattr(importlib.import_module(package), "__all__", ())]
+EXTRAS = (
+    "sklearn",
+    "torch",
+    "gpytorch",
+    "tensorly",
+    "label_studio_sdk",
+    "psycopg",
+    "fastapi",
+    "distributed",
+    "openpyxl",
+)
 every_name = pytest.mark.parametrize(("package", "name"), NAMES, ids=[".".join(pair) for pair in NAMES])
 
 
@@ -36,6 +49,23 @@ def test_tab_completion_finds_every_name(package: str) -> None:
 def test_a_name_that_is_not_there_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match=r"^module 'hitl.models' has no attribute 'Loudest'$"):
         public("hitl.models", "Loudest")
+
+
+def test_help_works_without_extras() -> None:
+    """One missing extra made `help(hitl)` and `inspect.getmembers(hitl)` fail."""
+    code = (
+        "import sys, inspect, pydoc, importlib\n"
+        f"sys.modules |= dict.fromkeys({EXTRAS})\n"
+        "for name in ('hitl', 'hitl.models', 'hitl.active', 'hitl.connectors', 'hitl.testing'):\n"
+        "    module = importlib.import_module(name)\n"
+        "    inspect.getmembers(module), pydoc.render_doc(module)\n"
+        "module = importlib.import_module('hitl')\n"
+        "try: module.sklearn\n"
+        "except AttributeError as error: print(error)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "pip install 'hitl-toolkit[sklearn]'" in ran.stdout
 
 
 @every_name

@@ -61,6 +61,16 @@ TOKEN = "HITL_LABEL_STUDIO_TOKEN"
 """Environment variable with the access token, which no file may contain."""
 
 
+def read_token() -> str:
+    """Return the access token. Raise MissingToken if it is not in the environment."""
+    token = secret(TOKEN)
+    if not token:
+        raise MissingToken(
+            f"{TOKEN} is not set; take the access token from Label Studio (Account & Settings), then export {TOKEN}=..."
+        )
+    return token
+
+
 class LabelStudioSettings(SourceSettings):
     """Keys of `[source]` for Label Studio: server, project, and optionally a single control.
 
@@ -96,11 +106,8 @@ class LabelStudio(Connector):
     @classmethod
     def open(cls, settings: LabelStudioSettings, folder: Path) -> LabelStudio:
         """Return the project that `[source]` names. Raises MissingToken if there is no token in the environment."""
-        token = secret(TOKEN)
-        if not token:
-            raise MissingToken(f"{TOKEN} is not set; take the access token from Label Studio: Account & Settings")
         options = settings.model_dump(include={"control", "abstain", "rename", "key", "overlap", "timeout"})
-        return cls(settings.url, token, settings.project, **options)
+        return cls(settings.url, read_token(), settings.project, **options)
 
     def __init__(
         self,

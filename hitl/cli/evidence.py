@@ -167,11 +167,11 @@ class Given(Columns, Files):
         reader = NameReader(self.rules)  # the spelling of --classes counts first, then that of the annotations
         classes, options = (None if each is None else reader.names("label", each) for each in self.labels)
         table, wide = self._labels_table(reader)
-        models = self._models(classes, reader)
+        models = self._models(classes, reader, table)
         features = graph = None
-        truth = self._truth(reader)
+        truth = self._truth(reader, table)
         if self.features is not None:
-            names, x_nd = read_vectors(self.features, self.item)
+            names, x_nd = read_vectors(self.features, *self._columns_in(self.features, table, self.item))
             features = reader.clean(pa.table({self.item: names}), {self.item: "item"})
             features = features.append_column(FEATURES, pa.array(list(x_nd)))
         if self.graph is not None:
@@ -244,15 +244,31 @@ class Given(Columns, Files):
             table = table.set_column(table.column_names.index(name), name, pa.array(seconds))
         return table, None
 
-    def _truth(self, reader: NameReader) -> pa.Table | None:
+    def _columns_in(self, path: Path, labels: pa.Table, *names: str) -> list[str]:
+        """Return the columns of a file that hold the same as these of `labels`. Says which, if named otherwise."""
+        from hitl.tables.recognition import column_like
+
+        found: list[str] = []
+        for name in names:
+            found.append(column_like(path, name, labels.column(name), found or names[1:]))
+        if found != [*names]:
+            kinds = zip(("item", "label"), found, strict=False)
+            show.note(f"{path}: {', '.join(f'{kind} from {column!r}' for kind, column in kinds)}")
+        return found
+
+    def _truth(self, reader: NameReader, labels: pa.Table) -> pa.Table | None:
         """Return the known answers: those of --truth, and those that an export marks for other items."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        from hitl.tables.columns import FILE
+
         names = {self.item: "item", self.label: "label"}
         given = own = None
         if self.truth is not None:
-            given = reader.clean(_read(self.truth, list(names), TRUTH_COLUMNS), names)
+            columns = self._columns_in(self.truth, labels, *names)
+            given = _read(self.truth, columns, TRUTH_COLUMNS).select(columns).rename_columns([*names])
+            given = reader.clean(given.replace_schema_metadata({FILE: str(self.truth)}), names)
         if self.export is not None and self.export.truth is not None:
             own = reader.clean(self.export.truth, names)
         if given is None or own is None:
@@ -263,13 +279,12 @@ class Given(Columns, Files):
     def consensus(self, evidence: Evidence) -> Consensus:
         """Fit the method. There is no warning about unused features if --neighbours built a graph from them."""
         from hitl.models.combiner import seen_by
-        from hitl.models.mean_score import MeanScore, guessed_order
+        from hitl.models.mean_score import warn_of_guessed_order
         from hitl.models.registry import chosen
 
         method = chosen(self.method or "default", {}, self.paper)
-        doubt = guessed_order(evidence.annotations) if isinstance(method, MeanScore) and not self.classes else None
-        if doubt is not None:
-            show.warning(doubt)
+        if not self.classes:
+            warn_of_guessed_order(method, evidence.annotations.classes)
         return method.fit(evidence if self.neighbours is None else seen_by(method, evidence))
 
     def judged(self, command: str, saved: Path | None, output: Path | None) -> tuple[Evidence, Consensus]:
@@ -288,7 +303,7 @@ class Given(Columns, Files):
         evidence = self.evidence()
         return evidence, Consensus.load(saved) if saved else self.consensus(evidence)
 
-    def _models(self, classes: tuple[str, ...] | None, reader: NameReader) -> dict[str, Any]:
+    def _models(self, classes: tuple[str, ...] | None, reader: NameReader, labels: pa.Table) -> dict[str, Any]:
         """Return model -> table of probabilities. The option `items` names the rows of arrays without names."""
         from hitl.tables.columns import require_columns
         from hitl.tables.matrices import read_probabilities
@@ -300,7 +315,10 @@ class Given(Columns, Files):
         for model, file in model_files(self.probabilities):
             if model in models:
                 raise BadSettings(f"--probabilities: model {model!r} is given twice")
-            table = read_probabilities(file, self.item, items=order, classes=classes)
+            (column,) = self._columns_in(Path(file), labels, self.item)
+            table = read_probabilities(file, column, items=order, classes=classes)
+            renamed = table.rename_columns([self.item if name == column else name for name in table.column_names])
+            table = renamed.replace_schema_metadata(table.schema.metadata)
             require_columns(table, [self.item], file, ITEM_COLUMN)
             models[model] = reader.clean_probabilities(table, self.item)
         return models

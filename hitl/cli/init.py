@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -27,12 +28,11 @@ COLUMNS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Found:
-    """Source of a new project: its keys of [source], a name, what was read there, and what to do before the run."""
+    """Source of a new project: its keys of [source], a name, and what was read there."""
 
     source: Mapping[str, Any]
     name: str
     lines: Sequence[str]
-    first: str = ""
 
 
 def init(
@@ -77,7 +77,7 @@ def init(
         show.line(line)
     show.line(f"wrote {config}")
     chosen = "" if config == HERE else f" --config {config}"
-    show.line(f"next: {found.first}`hitl doctor{chosen}`, then `hitl run{chosen}`")
+    show.line(f"next: `hitl doctor{chosen}`, then `hitl run{chosen}`")
 
 
 def _address(text: str) -> str:
@@ -102,7 +102,8 @@ def _tables(path: Path, config: Path, given: Mapping[str, str | None]) -> Found:
     Raises BadSettings if there are no tables, or if the column of items or labels is in doubt.
     """
     from hitl.connectors.table_files import TableFiles
-    from hitl.tables.read import column_names
+    from hitl.tables.read import column_names, read_table
+    from hitl.tables.recognition import guess_columns
 
     if not path.exists():
         raise BadSettings(f"init: {path}: no such file or folder")
@@ -113,7 +114,14 @@ def _tables(path: Path, config: Path, given: Mapping[str, str | None]) -> Found:
     columns = {key: given[key] or _column(key, there) for key in (COLUMNS if has_labels else ("item",))}
     for key, column in columns.items():
         if (column is None and key != "annotator") or (given[key] and column not in there):
-            raise BadSettings(f"init: {first}: which column is the {key}? Name it with --{key}: {', '.join(there)}")
+            known = {name: column for name, column in columns.items() if column in there}
+            open_keys = [name for name in columns if name not in known]
+            guess = known | guess_columns(read_table(first), open_keys, [*known.values()])
+            flags = " ".join(f"--{name} {quote(guess[name])}" for name in columns if name in guess)
+            raise BadSettings(
+                f"init: {first}: which column is the {key}? Found {', '.join(there)}; for instance: hitl init "
+                f"{quote(str(path))} {flags}"
+            )
     named = {key: column for key, column in columns.items() if column not in (None, key)}
     try:
         shown = path if path.is_absolute() else Path(os.path.relpath(path.resolve(), config.resolve().parent))
@@ -133,25 +141,19 @@ def _column(key: str, there: Sequence[str]) -> str | None:
 
 
 def _label_studio(address: str, number: int | None, control: str | None) -> Found:
-    """Look at the project, if there is a token. Raises BadSettings, and Refused and Unreachable as the client does."""
-    from hitl.connectors.label_studio import TOKEN, doctor
+    """Look at the project. Raises BadSettings and MissingToken, and Refused and Unreachable as the client does."""
+    from hitl.connectors.label_studio import doctor, read_token
     from hitl.connectors.label_studio.address import read_address
     from hitl.connectors.label_studio.client import Client
-    from hitl.settings.environment import secret
 
     url, pasted = read_address(address)
     if None not in (pasted, number) and pasted != number:
         raise BadSettings(f"init: the address is of project {pasted}, and --project says {number}")
-    token, number = secret(TOKEN), number or pasted
-    client = Client(url, token) if token else None
+    client, number = Client(url, read_token()), number or pasted
     if number is None:
-        there = doctor.projects_of(client) if client else []
-        shown = f" ({', '.join(f'{key}: {title}' for key, title in there)})" if there else ""
+        there = ", ".join(f"{key}: {title}" for key, title in doctor.projects_of(client))
+        shown = f" ({there})" if there else ""
         number = int(_ask(f"Project{shown}", f"--project{shown}", int))
     source = {"kind": "label-studio", "url": url, "project": number, **({"control": control} if control else {})}
-    fallback = f"label-studio-{number}"
-    if client is None:
-        lines = [f"{url}, project {number}: not looked at, because {TOKEN} is not set"]
-        return Found(source, fallback, lines, f"export {TOKEN}=<your access token>, then ")
     title, lines = doctor.describe(client, number, control)
-    return Found(source, re.sub(r"[^\w.]+", "-", title.casefold()).strip("-._") or fallback, lines)
+    return Found(source, re.sub(r"[^\w.]+", "-", title.casefold()).strip("-._") or f"label-studio-{number}", lines)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -180,6 +181,18 @@ def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
     x_nd = np.full((annotations.n_items, x_md.shape[1]), np.nan)
     x_nd[rows] = x_md
     return x_nd
+
+
+def places_of_items(annotations: Annotations, table: pa.Table, item: str) -> npt.NDArray[np.int64]:
+    """Return (N, 2) sequence and position of each item. Raise BadEvidence for an item without them."""
+    x_nd = features_of(annotations, table, item)
+    bad = np.flatnonzero((x_nd != np.floor(x_nd)).any(axis=1))
+    if bad.size:
+        raise BadEvidence(
+            f"{name_of(table, 'sequence')}: item {annotations.items[bad[0]]!r} has no place; expected a row for each "
+            "item, with two whole numbers: its sequence and its position there"
+        )
+    return x_nd.astype(np.int64)
 
 
 def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:

@@ -195,4 +195,5 @@ def _advice(one: Name, other: Name) -> str:
         else ["trim", "ignore-case"] * both
     )
     keys = " and ".join(f"source.{flag.replace('-', '_')}" for flag in flags)
-    return "write them alike" + (f", or use {' '.join(f'--{flag}' for flag in flags)} ({keys})" if flags else "")
+    options = " ".join(f"--{flag}" for flag in flags)
+    return "write them alike" + (f", as commands do with {options} and projects with {keys}" if flags else "")

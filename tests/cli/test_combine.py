@@ -158,7 +158,12 @@ BAD: list[tuple[dict[str, str], list[str], int, str]] = [
         "line 3: item '1' is 'cow'",
     ),
     ({"t.csv": "item,label\nz,cat\n"}, ["--truth", "t.csv"], 65, "t.csv: none of its 1 items"),
-    ({"t.csv": "id,label\n1,cat\n"}, ["--truth", "t.csv"], 65, "t.csv: no column 'item'; found id, label. Name"),
+    (
+        {"t.csv": "id,text,label\nx,y,cat\n"},
+        ["--truth", "t.csv"],
+        65,
+        "t.csv: no column 'item'; found id, text, label. Name",
+    ),
     ({}, ["--time", "when"], 65, "no column 'when'"),
     ({}, ["--output", "c.xls"], 65, "unknown table format"),
     ({}, ["--output", "c.xlsx"], 65, "c.xlsx: .xlsx is read but not written"),
@@ -299,3 +304,39 @@ def test_a_method_without_a_paper_is_refused(run: Run, tables: Path, method: lis
     assert f"method '{name}' has no settings of a paper; these have: weighted-majority, vb-ibcc, " in err
     assert "pl, pl-em, bayesian-pl" in err
     assert not Path("x.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("truth", "told"),
+    [
+        ("song,genre\na,rock\nc,pop\n", "item from 'song', label from 'genre'"),
+        ("genre,song\nrock,a\npop,c\n", "item from 'song', label from 'genre'"),
+        ("task,label\na,rock\nc,pop\n", "item from 'task', label from 'label'"),
+        ("who,song,genre\nann,a,rock\nann,c,pop\n", "item from 'song', label from 'genre'"),
+        ("item,gold\na,rock\nc,pop\n", "item from 'item', label from 'gold'"),
+    ],
+)
+@pytest.mark.parametrize("head", ["task,worker,label", "item,annotator,label"])
+def test_other_files_may_name_their_columns_otherwise(run: Run, head: str, truth: str, told: str) -> None:
+    """Beside an export of crowd-kit, no name for the column of items fit both files."""
+    Path("a.csv").write_text(f"{head}\na,x,rock\na,y,pop\nb,x,pop\nb,y,pop\nc,x,rock\n")
+    Path("t.csv").write_text(truth)
+    Path("p.csv").write_text("song,p_pop,p_rock\na,0.5,0.5\nb,0.2,0.8\nc,0.2,0.8\n")
+    Path("f.csv").write_text("song,x\na,1\nb,2\nc,3\n")
+    files = ("--truth", "t.csv", "-p", "m=p.csv", "--features", "f.csv", "--method", "learned")
+    code, out, err = run("combine", "a.csv", *files, "--json", "--labels")
+    assert code == 0, err
+    assert {row["item"]: row["label"] for row in json.loads(out)["consensus"]}.items() >= {
+        "a": "rock",
+        "c": "pop",
+    }.items()
+    for line in (f"t.csv: {told}", "p.csv: item from 'song'", "f.csv: item from 'song'"):
+        assert line in err
+
+
+def test_a_column_that_may_be_two_is_asked_for(run: Run) -> None:
+    Path("a.csv").write_text("task,worker,label\na,x,rock\nb,x,pop\n")
+    Path("t.csv").write_text("song,other,genre\na,b,rock\nb,a,pop\n")
+    code, _, err = run("combine", "a.csv", "--truth", "t.csv")
+    assert code == 65
+    assert "t.csv: no column 'item'; found song, other, genre" in err

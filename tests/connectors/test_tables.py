@@ -326,9 +326,9 @@ def test_names_that_differ_in_case_or_spaces_are_told(project: Path) -> None:
     write(project, annotations="item,annotator,label\na,ann,yes\na,ann ,no\nb,bob,Yes\n")
     (page,) = pulled(Tables(project))
     people, labels = page.problems
-    told = "count as different. If they are the same, write them alike, or use"
-    assert people == f"the annotators 'ann' and 'ann ' {told} --trim (source.trim)"
-    assert labels == f"the labels 'Yes' and 'yes' {told} --ignore-case (source.ignore_case)"
+    told = "count as different. If they are the same, write them alike, as commands do with"
+    assert people == f"the annotators 'ann' and 'ann ' {told} --trim and projects with source.trim"
+    assert labels == f"the labels 'Yes' and 'yes' {told} --ignore-case and projects with source.ignore_case"
     assert [check.detail for check in Tables(project).check() if check.name == "names"] == [people, labels]
     write(project, annotations="item,annotator,label\n" + "".join(f"a,1234567890123456{n},1_{n}\n" for n in range(9)))
     assert pulled(Tables(project))[0].problems == (), "long numbers are identifiers"

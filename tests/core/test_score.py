@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import hitl
 from hitl import score
+from hitl.errors import BadInput
 
 P = np.array([[0.8, 0.2, 0.0], [0.5, 0.5, 0.0], [0.1, 0.2, 0.7], [1 / 3, 1 / 3, 1 / 3]])
 TRUTH = np.array([0, 1, 0, 2])
@@ -150,3 +154,55 @@ def test_the_bootstrap_is_seeded_and_leaves_out_what_is_not_a_number() -> None:
     )
     one = score.bootstrap_interval(score.log_loss, p[:1], truth[:1], draws=10)
     assert one == pytest.approx((score.log_loss(p[:1], truth[:1]),) * 2)
+
+
+LABELS = {"item": [7, 7, 8, 9], "annotator": list("abab"), "label": ["cat", "cat", "dog", "dog"]}
+NAMED = {7: "cat", 8: "cat", 9: "dog"}
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        NAMED,
+        NAMED | {10: "dog"},  # an item without labels
+        pd.Series(NAMED),
+        pd.DataFrame({"item": [*NAMED], "label": [*NAMED.values()]}),
+        {str(item): label for item, label in NAMED.items()},
+        np.array([0, 0, 1]),
+    ],
+    ids=["dict", "other-items", "series", "frame", "text", "codes"],
+)
+@pytest.mark.parametrize(
+    "measure", [score.accuracy, score.log_loss, score.calibration_error, score.classwise_calibration_error]
+)
+def test_a_consensus_is_scored_by_names(truth: Any, measure: Callable[[Any, Any], float]) -> None:
+    found = hitl.combine(LABELS, method="majority")
+    assert measure(found, truth) == measure(found.probabilities, np.array([0, 0, 1]))
+    assert score.accuracy(found, truth) == pytest.approx(2 / 3)
+
+
+def test_an_unknown_truth_does_not_count() -> None:
+    part = np.array([0, -1, -1, 2])
+    assert score.accuracy(P, part) == score.accuracy(P[[0, 3]], TRUTH[[0, 3]])
+    assert score.log_loss(P, part) == score.log_loss(P[[0, 3]], TRUTH[[0, 3]])
+    assert score.reliability(P, part).count.sum() == 2
+    assert score.accuracy(hitl.combine(LABELS), {7: "cat", 8: None}) == 1
+
+
+@pytest.mark.parametrize(
+    ("truth", "words"),
+    [
+        ({7: "bird"}, "'bird' is none of the classes cat, dog"),
+        ({1: "cat"}, "none of its 1 items is in the consensus"),
+        ({"item": [7, 7], "label": ["cat", "dog"]}, "item '7' appears twice"),
+        ({"item": [7], "genre": ["cat"], "x": [1]}, "no column 'label'"),
+        (np.array([0, 1]), "the code of a class for each of 3 items, from 0 to 1"),
+        (np.array([0, 1, 2]), "from 0 to 1, or -1 where unknown"),
+        (["cat", "cat", "dog"], "truth: got list"),
+    ],
+)
+def test_truth_that_cannot_be_matched_gets_a_sentence(truth: Any, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        score.accuracy(hitl.combine(LABELS), truth)
+    with pytest.raises(BadInput, match="truth: expected the code of a class"):
+        score.accuracy(P, pd.Series(["cat"] * len(P)))

@@ -11,7 +11,7 @@ import pytest
 
 import hitl
 from hitl.annotations import Annotations
-from hitl.errors import BadAnnotations, BadInput, BadSettings, BadTable
+from hitl.errors import BadAnnotations, BadInput, BadSettings, BadTable, GuessedOrder
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner, OneCoin
 from hitl.models.registry import combiner
@@ -198,3 +198,34 @@ def test_wrong_types_get_a_sentence() -> None:
         hitl.combine(LABELS, truth=[0, 1])
     with pytest.raises(BadTable, match=r"no column 'item'; found task"):
         hitl.combine({"task": [1], "annotator": ["x"], "label": ["y"]})
+
+
+def test_a_mean_score_of_words_in_alphabetical_order_is_a_warning() -> None:
+    labels = {"item": [1, 1, 2, 3], "annotator": list("abaa"), "label": ["low", "low", "high", "middle"]}
+    with pytest.warns(GuessedOrder, match="equal steps in this order: high, low, middle"):
+        hitl.combine(labels, method="mean-score")
+    hitl.combine(labels, method="mean-score", classes=["low", "middle", "high"])  # without a warning
+
+
+EVIDENCE_TABLES = {
+    "features": pd.DataFrame({"item": ITEMS, "x": np.arange(len(ITEMS)) % 3, "y": 1.0}),
+    "graph": [*zip(ITEMS[1:], ITEMS[:-1], strict=True)],
+    "sequence": pd.DataFrame({"item": ITEMS, "sequence": 0, "position": np.arange(len(ITEMS))}),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [("learned", "features"), ("network-ibcc", "graph"), ("sequential-ibcc", "sequence")]
+)
+@pytest.mark.parametrize("labels", [LABELS, WIDE], ids=["long", "wide"])
+def test_whatever_a_method_needs_can_be_given(method: str, kind: str, labels: Any) -> None:
+    found = hitl.combine(labels, method=method, **{kind: EVIDENCE_TABLES[kind]})
+    assert found.fit.method == method
+    assert sorted(found.items) == sorted(ITEMS)
+    with pytest.raises(BadInput, match=rf"needs .*{kind}="):
+        hitl.combine(labels, method=method)
+
+
+def test_an_item_without_a_place_in_a_sequence_is_named() -> None:
+    with pytest.raises(BadInput, match=r"sequence: item .* has no place"):
+        hitl.combine(LABELS, method="sequential-ibcc", sequence=EVIDENCE_TABLES["sequence"][1:])

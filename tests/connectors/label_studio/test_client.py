@@ -101,9 +101,8 @@ def test_nobody_listens() -> None:
 def test_the_command_line_says_that_it_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each wait is a line, once for all threads; at the end stands what to do."""
     monkeypatch.setattr(client_module, "WAITS", (0.6, 0.6))
-    assert run("init", "--label-studio", "http://127.0.0.1:9", "--project", "1")[0] == 0  # without a token
     monkeypatch.setenv("HITL_LABEL_STUDIO_TOKEN", TOKEN)
-    code, _, err = run("run")
+    code, _, err = run("init", "--label-studio", "http://127.0.0.1:9", "--project", "1")
     waits, end = err.splitlines()[:-1], err.splitlines()[-1]
     assert code == 69
     assert waits == [f"hitl: no answer from http://127.0.0.1:9, trying again in 1 s ({n} of 2)" for n in (1, 2)]
