@@ -23,6 +23,9 @@ from hitl.status import stored_in_words
 from hitl.store import Store
 from hitl.store.events import Counted
 
+LEAST_FREE = 200_000_000
+"""Bytes beside a SQLite store below which `hitl doctor` warns."""
+
 
 def checks(config: Path) -> Iterator[Check]:
     """Run the checks of a project in order. Raises HitlError if a failure makes further checks impossible."""
@@ -31,6 +34,12 @@ def checks(config: Path) -> Iterator[Check]:
         store.database.require_sound()
         counts = store.counts(settings.name)
         yield Check("store", True, stored_in_words(counts))
+        free = store.database.free_bytes()
+        if free is not None and free < LEAST_FREE:
+            fix = "free space, or move the store, before `hitl run` has to stop"
+            yield Check(
+                "disk", True, f"only {free // 10**6:,} MB are free beside {store.database.name}", fix, warns=True
+            )
         chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
         as_printed = ", with the settings of its paper" if settings.combine.paper else ""
         yield Check("combiner", True, f"{settings.combine.method}{as_printed}")

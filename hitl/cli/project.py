@@ -270,7 +270,7 @@ def _unchanged_lines(report: Unchanged) -> Iterator[str]:
 
 def _pushed(report: CycleReport | Unchanged) -> str:
     operations, changes = show.counted(len(report.receipts), "operation"), show.counted(report.changed, "change")
-    return f"pushed {operations}, {changes} on the platform"
+    return f"pushed {operations}, {changes}"
 
 
 def _pulled(pulled: PullSummary, counts: Mapping[str, int]) -> Iterator[str]:

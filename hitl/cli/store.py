@@ -55,9 +55,9 @@ def restore(
     url = url_of_store(config)
     with show.progress(as_json) as progress:
         if dry_run:
-            manifest, outcome = archive.check(file, progress), "is whole; would restore"
+            manifest, outcome = archive.check(file, progress), "is intact; would restore"
         else:
-            manifest, outcome = archive.restore(url, file, force=force, progress=progress), "is restored:"
+            manifest, outcome = archive.restore(url, file, force=force, progress=progress), "restored"
             _take_place(config, url)
     _show(file, manifest, f"{file}: {outcome}", as_json)
 
@@ -72,7 +72,9 @@ def migrate(config: Config = HERE, access: Access = None, as_json: Json = False)
     url = url_of_store(config)
     made = [dict(zip(("from", "to"), migrate(each), strict=True)) for each in dict.fromkeys((url, access or url))]
     lines = [
-        f"schema {each['to']}, " + ("as it was" if each["from"] == each["to"] else f"from {each['from'] or 'nothing'}")
+        f"already up to date ({each['to']})"
+        if each["from"] == each["to"]
+        else f"schema {each['to']}, from {each['from'] or 'nothing'}"
         for each in made
     ]
     show.result({**made[0], "access": made[1] if len(made) > 1 else None}, lines, as_json)

@@ -10,6 +10,7 @@ import logging
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -46,12 +47,17 @@ def run(name: str, project: str, figures: Mapping[str, Any]) -> None:
 def lines(as_json: bool, level: str = "info") -> Iterator[None]:
     """Log all lines of at least this level on standard error. With `as_json`, the error that ends the block too."""
     root, ours = logging.getLogger(), logging.getLogger("hitl")
-    former = root.handlers[:], ours.handlers[:], ours.level
+    former, show_warning = (root.handlers[:], ours.handlers[:], ours.level), warnings.showwarning
+
+    def log_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        event(ours, str(message), logging.WARNING, category=category.__name__)
+
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Line(as_json))
     handler.addFilter(LineLimit(LINES_PER_SECOND))
     root.handlers[:], ours.handlers[:] = [handler], []
     ours.setLevel(level.upper())
+    warnings.showwarning = log_warning
     try:
         yield
     except HitlError as error:
@@ -62,6 +68,7 @@ def lines(as_json: bool, level: str = "info") -> Iterator[None]:
     finally:
         root.handlers[:], ours.handlers[:] = former[:2]
         ours.setLevel(former[2])
+        warnings.showwarning = show_warning
 
 
 class _Line(logging.Formatter):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,6 +24,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from hitl.errors import BadSettings
+from hitl.formatting import short
+from hitl.service import log
 from hitl.service.door import bounds, listen
 
 SECRET_HEADER = "X-Hitl-Secret"
@@ -30,6 +33,8 @@ LARGEST_BODY = 1_000_000
 """Maximum bytes of a body that are read for its action. A larger one counts as a hint without being read."""
 CONCERNS_LABELS = ("ANNOTATION", "TASK")
 """Prefixes of Label Studio's actions that can change a plan. What a run pushes triggers no such action."""
+
+_log = logging.getLogger("hitl.serve")
 
 Hint = Callable[[], object]
 Trouble = Callable[[], Mapping[str, object] | None]
@@ -65,7 +70,15 @@ def router(
             raise HTTPException(401, f"the header {SECRET_HEADER} is missing or wrong")
         if project not in hints:
             raise HTTPException(404, f"there is no project {project!r}")
-        queued = concerns_labels(await read_body(request, LARGEST_BODY) or b"")
+        body = await read_body(request, LARGEST_BODY)
+        data = parsed(body or b"")
+        queued = concerns_labels(data)
+        action, sender = (data.get("action"), data.get("project")) if isinstance(data, dict) else (None, None)
+        if data is None or body is None:
+            log.event(_log, "webhook without readable JSON counts as a hint", logging.WARNING, project=project)
+        else:
+            number = sender.get("id") if isinstance(sender, dict) else None
+            log.event(_log, "webhook", project=project, action=short(action), sent_by=short(number), queued=queued)
         if queued:
             hints[project]()
         return {"queued": queued}
@@ -73,12 +86,16 @@ def router(
     return routes
 
 
-def concerns_labels(body: bytes) -> bool:
-    """Return True if a webhook with this body may concern a change of labels or tasks. If in doubt, return True."""
+def parsed(body: bytes) -> object:
+    """Return the JSON of a webhook's body; None if it cannot be read."""
     try:
-        data = json.loads(body or b"{}")
+        return json.loads(body or b"{}")
     except (ValueError, RecursionError):
-        return True
+        return None
+
+
+def concerns_labels(data: object) -> bool:
+    """Return True if a webhook with this JSON may concern a change of labels or tasks. If in doubt, return True."""
     action = data.get("action") if isinstance(data, dict) else None
     return not isinstance(action, str) or action.upper().startswith(CONCERNS_LABELS)
 

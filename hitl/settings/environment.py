@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import os
 import re
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,15 @@ from pydantic_settings import EnvSettingsSource
 from hitl.errors import BadSettings
 from hitl.formatting import remember
 
+_log = logging.getLogger(__name__)
 _SECRET = re.compile(r"HITL_\w*(TOKEN|SECRET|PASSWORD)")
 """Variables of the environment that hold secrets."""
+
+COMMANDS = (
+    *("CONFIG", "LOG_LEVEL", "LABEL_STUDIO_TOKEN", "LABEL_STUDIO_TOKEN_FILE", "STORE_FILE", "WEBHOOK_SECRET_FILE"),
+    *("SERVE_ACCESS", "SERVE_ADDRESS", "SERVE_PROXY", "SERVE_PROXY_HEADER", "SERVE_PROXY_ROLE", "HOME"),
+)
+"""Variables HITL_... beside those of settings."""
 
 LARGEST = 100_000
 """Maximum size of a secret file, in bytes."""
@@ -100,11 +110,14 @@ class Environment(EnvSettingsSource):
 def require_keys(settings: type[BaseModel]) -> None:
     """Raise BadSettings for a variable of an unknown section, or one that sets a single entry of a list or table.
 
-    Lists and tables are given as JSON, because names of variables are converted to lower case.
+    Lists and tables are given as JSON, because names of variables are converted to lower case. A single name that looks
+    like a slip is a warning, because others may set variables too (Kubernetes does for a service named hitl).
     """
     sections = {key: field.annotation for key, field in settings.model_fields.items() if _is_section(field.annotation)}
     for name in sorted(os.environ):
         section, *keys = name[len("HITL_") :].split("__")
+        if name.upper().startswith("HITL_") and not keys and not section.upper().startswith("EVENTS_"):
+            _warn_of_slip(name, [*settings.model_fields, *COMMANDS])
         if not name.upper().startswith("HITL_") or not keys or section.upper().startswith("EVENTS_"):
             continue
         if section.lower() not in settings.model_fields:
@@ -121,6 +134,19 @@ def require_keys(settings: type[BaseModel]) -> None:
         raise BadSettings(
             f"environment: {name}: it has no keys of its own; give lists and tables as JSON: {whole}='...'"
         )
+
+
+@cache
+def _once(text: str) -> None:
+    _log.warning(text)
+
+
+def _warn_of_slip(name: str, variables: Iterable[str]) -> None:
+    """Log, once, that a variable is ignored if its name is almost that of one of ours."""
+    known, own = {variable.upper() for variable in variables}, name[len("HITL_") :].upper()
+    near = difflib.get_close_matches(own, known, 1, cutoff=0.8)
+    if own not in known and near:
+        _once(f"environment: {name} is not a setting and is ignored; did you mean HITL_{near[0]}?")
 
 
 def unreadable(error: Exception) -> str:

@@ -140,7 +140,7 @@ def _opened(path: Path, progress: Progress) -> Iterator[tuple[zipfile.ZipFile, M
             manifest = _manifest(path, archive)
             progress("check", 0, None)
             if damaged := archive.testzip():
-                raise BadInput(f"{path}: {damaged} is damaged: its checksum is another; use another copy")
+                raise BadInput(f"{path}: {damaged} is damaged (checksum mismatch); use another copy")
             yield archive, manifest
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file; expected a file written by `hitl backup`") from None

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import sqlite3
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,9 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError
 
-from hitl.errors import BadInput, MissingExtra, StoreError
+from hitl.errors import BadInput, StoreError
 from hitl.store import schema
-
-BUSY_SECONDS = 30
-"""Seconds that a SQLite writer waits for another writer."""
+from hitl.store.engine import BUSY_SECONDS, make_engine
 
 SOUND_SECONDS = 3600.0
 CONNECT_SECONDS = 10
@@ -75,7 +72,7 @@ class Database:
         self.name = str(self._url.database)
         if self.postgres:
             self.name = self._url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
-        self.engine = _make_engine(self._url)
+        self.engine = make_engine(self._url)
         self._has_new_statistics = False
         try:
             if migrate:
@@ -165,6 +162,10 @@ class Database:
         if problems != ["ok"]:
             raise StoreError(self._sentence(f"malformed: {problems[0]}", connecting=False))
         _sound[self.name] = time.monotonic()
+
+    def free_bytes(self) -> int | None:
+        """Return how many bytes are free beside a SQLite file, or None for PostgreSQL."""
+        return None if self.postgres else shutil.disk_usage(Path(self.name).absolute().parent).free
 
     # -- dialects ------------------------------------------------------------------------------------------
 
@@ -276,9 +277,9 @@ class Database:
         text = " ".join(self.without_secrets(text).split()) or "no reason given"
         if self.postgres:
             hint = " Is the server running, and are host, database, user and password right?" if connecting else ""
-            return f"{self.name}: {text}{hint and ('' if text.endswith('?') else '.' + hint)}"
+            return f"{self.name}: {text.rstrip('.')}{hint and ('' if text.endswith('?') else '.' + hint)}"
         folder = Path(self.name).absolute().parent
-        hints = [hint.format(folder=folder) for sign, hint in _SQLITE_HINTS.items() if sign in text]
+        hints = [hint.format(folder=folder, text=text) for sign, hint in _SQLITE_HINTS.items() if sign in text]
         return f"{self.name}: {hints[0] if hints else text}"
 
     def without_secrets(self, text: str) -> str:
@@ -292,12 +293,13 @@ class Database:
 
 _BACK = (
     "move it and its -wal and -shm files away, then `hitl restore BACKUP` and `hitl run`. Without a backup, `hitl run` "
-    "pulls all labels again, and only the history of plans is lost"
+    "in each project pulls its labels again; users, tokens, items sent back and the history of plans are lost"
 )
 _SQLITE_HINTS = {
     "unable to open": "cannot be opened: the folder {folder} must exist and you must be allowed to write there",
     "not a database": f"is a file, but not a database, or its first page is damaged. Name another one, or {_BACK}",
     "malformed": f"the database is damaged: {_BACK}",
+    "no such table": f"the database is damaged ({{text}}): {_BACK}",
     "readonly": "cannot be written: check the permissions of the file and of the folder {folder}",
     "locked": f"another program has kept the database locked for {BUSY_SECONDS} s: try again when it is done",
     "disk is full": "the disk is full: free space in {folder}",
@@ -354,7 +356,8 @@ def require_supported(place: str, version: str) -> None:
     if version > schema.HEAD:
         raise StoreError(
             f"{place}: its schema is version {version}; this version of hitl knows {schema.HEAD} at most. "
-            "Upgrade hitl: `pip install .` in a newer checkout"
+            "Install the version of hitl that made it, or a newer one. To go back to this version: move the SQLite "
+            "file and its -wal and -shm files away, or name an empty database, then `hitl restore` an older backup"
         )
 
 
@@ -362,38 +365,3 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(kind):  # SQLite has no booleans; they arrive as 0 and 1
         values = [None if value is None else bool(value) for value in values]
     return pa.array(values, kind)
-
-
-def _make_engine(url: sa.URL) -> sa.Engine:
-    if url.get_backend_name() == "sqlite":
-        # Only the owner may read the file. SQLite gives its log and shared memory the same permissions.
-        with suppress(OSError):  # the file exists, or cannot be created, which SQLite will report
-            os.close(os.open(str(url.database), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        engine = sa.create_engine(url, connect_args={"timeout": BUSY_SECONDS}, hide_parameters=True, pool_recycle=300)
-        sa.event.listen(engine, "connect", _prepare_sqlite)
-        sa.event.listen(engine, "begin", _begin_sqlite)
-        return engine
-    try:  # the ping detects pooled connections that died when the server restarted
-        return sa.create_engine(url, isolation_level="READ COMMITTED", hide_parameters=True, pool_pre_ping=True)
-    except ImportError:
-        raise MissingExtra("a store on PostgreSQL needs an extra: pip install 'hitl-toolkit[postgres]'") from None
-
-
-def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:
-    connection.isolation_level = None  # we begin transactions explicitly, the driver does not
-    connection.execute("PRAGMA foreign_keys=ON")
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            # Switching a new file to WAL does not wait if another process is doing the same.
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    writes = connection.get_execution_options().get("hitl_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

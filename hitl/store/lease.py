@@ -203,7 +203,7 @@ def owner_of(pid: int, seconds: float, brief: bool = False) -> str:
 
 def _described(owner: str, until: float) -> str:
     host, pid = owner.split(":")[:2]
-    return f"{host}, process {pid}, until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{host}, process {pid}, until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M:%S} UTC or longer"
 
 
 def _is_over(owner: str, left: float) -> bool:

@@ -177,16 +177,20 @@ def atomic(path: str | Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     require_folder(path)
     require_file(path)
     rights = 0o600 if private else path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = ""
     try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, "wb") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
         os.chmod(temporary, rights)
         os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+    except BaseException as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
+            error.filename = str(path)  # a full disk names no file, others the temporary one
         raise
 
 

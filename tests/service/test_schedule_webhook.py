@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from hitl.errors import BadSettings
 from hitl.service import door
 from hitl.service.loops import url_of
-from hitl.service.webhook import Listener, Trouble, concerns_labels
+from hitl.service.webhook import Listener, Trouble, concerns_labels, parsed
 from tests.command_line import Run
 from tests.scheduled import project, until
 
@@ -47,10 +47,10 @@ def test_only_the_action_of_a_body_counts(ear: tuple[int, list[str]]) -> None:
     body = json.dumps({"action": "ANNOTATION_CREATED", "annotation": {"id": 1}}).encode()
     assert asked(port, "POST", "/webhook/p", body) == (200, {"queued": True})
     for odd in (b"", b"not json", b"[1]", b'{"action": 3}', b"\xff\xfe"):
-        assert concerns_labels(odd)
+        assert concerns_labels(parsed(odd))
     for action in ("ANNOTATIONS_DELETED", "TASKS_CREATED", "annotation_updated"):
-        assert concerns_labels(json.dumps({"action": action}).encode())
-    assert not concerns_labels(b'{"action": "LABEL_LINK_CREATED"}')
+        assert concerns_labels({"action": action})
+    assert not concerns_labels({"action": "LABEL_LINK_CREATED"})
 
 
 def test_health_says_whether_all_runs(ear: tuple[int, list[str]]) -> None:
@@ -128,8 +128,8 @@ def test_the_connection_that_waits_longest_makes_room(monkeypatch: pytest.Monkey
     for each in held:
         each.sendall(b"GET /hea")
     assert asked(server.port, "GET", "/health") == (200, {"status": "ok"})
-    with pytest.raises(ConnectionResetError):
-        held[0].recv(1000)
+    with suppress(ConnectionResetError):  # unless the server had read what was sent
+        assert held[0].recv(1000) == b""
     held[2].sendall(b"lth HTTP/1.1\r\nHost: x\r\n\r\n")
     assert b"200 OK" in held[2].recv(1000)
     for each in held:

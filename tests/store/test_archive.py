@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,6 +132,7 @@ def progress(what, done, total):
     if steps == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 from pathlib import Path
+from types import SimpleNamespace
 getattr(archive, sys.argv[1])(sys.argv[2], Path(sys.argv[3]), force=True, progress=progress)
 """
 
@@ -258,7 +262,7 @@ def test_the_commands_while_a_cycle_runs(tmp_path: Path, run: Run) -> None:
     _, out, _ = run("migrate", "--json", "--access", f"sqlite:///{tmp_path}/access.db")
     assert json.loads(out) == {"from": schema.HEAD, "to": schema.HEAD, "access": made}
     _, out, _ = run("migrate", "--access", f"sqlite:///{tmp_path}/other.db")
-    assert out == f"schema {schema.HEAD}, as it was\nschema {schema.HEAD}, from nothing\n"
+    assert out == f"already up to date ({schema.HEAD})\nschema {schema.HEAD}, from nothing\n"
     ended: list[int] = []
     cycle = threading.Thread(target=lambda: ended.append(forked(COMMAND, "run", folder=tmp_path).returncode))
     cycle.start()
@@ -276,10 +280,24 @@ def test_the_commands_while_a_cycle_runs(tmp_path: Path, run: Run) -> None:
     expected = (tmp_path / "hitl-output" / "consensus.csv").read_bytes()
     for path in {taken[0], taken[len(taken) // 2], taken[-1]}:
         code, out, _ = run("restore", str(path), "--force")
-        assert (code, f"{path}: is restored: " in out) == (0, True)
+        assert (code, f"{path}: restored " in out) == (0, True)
         assert run("run")[0] == 0
         assert (tmp_path / "hitl-output" / "consensus.csv").read_bytes() == expected
     before = (tmp_path / "hitl.db").read_bytes()
-    assert "is whole; would restore" in run("restore", str(taken[-1]), "--dry-run")[1]
+    assert "is intact; would restore" in run("restore", str(taken[-1]), "--dry-run")[1]
     assert (tmp_path / "hitl.db").read_bytes() == before
     assert os.listdir(tmp_path / "copies")
+
+
+def test_a_full_disk_names_the_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    Path("annotations.csv").write_text("item,annotator,label\na,ann,x\nb,ann,y\n")
+    assert run("init", "annotations.csv")[0] == run("run")[0] == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        assert run("backup", "b.zip") == (74, "", "hitl: b.zip: No space left on device\n")
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=3_000_000))
+    code, out, _ = run("doctor")
+    assert (code, "warn  disk: only 3 MB are free beside" in out) == (0, True)

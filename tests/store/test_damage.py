@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+import sqlite3
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from hitl.errors import StoreError
 from hitl.store import Store, database
+from hitl.store.schema import item
 from tests.command_line import Run
 
 PAGE = 4096
@@ -55,6 +58,32 @@ def test_damaged_pages_are_noticed(file: Path, tmp_path: Path, how: str) -> None
             each.unlink()
     assert pages > 30
     assert len(unnoticed) <= pages // 8, unnoticed
+
+
+def test_a_missing_table_is_damage(run: Run, file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("DROP TABLE hitl_annotation")
+    code, _, err = run("status")
+    assert (code, "the database is damaged (no such table: hitl_annotation): move it" in err) == (74, True)
+
+
+@pytest.mark.parametrize("is_written", [False, True], ids=["nobody writes", "somebody writes"])
+def test_a_store_that_cannot_be_written_is_read(
+    run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    """While a writer has it open, too: what it has committed is in a second file."""
+    with ExitStack() as writer:
+        if is_written:
+            writer.enter_context(Store(f"sqlite:///{file}")).database.rows(select(item))
+        assert Path(f"{file}-wal").exists() == is_written
+        access = os.access
+        monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+        assert "300 items" in run("status")[1]
+        assert "ok    store: 300 items" in run("doctor")[1]
+        assert "300 items" in run("backup", "again.zip")[1]
+        assert run("users", "list")[0] == 0
+        code, _, err = run("run", "--again")
+        assert (code, "hitl.db: cannot be written: check the permissions" in err) == (74, True)
 
 
 @pytest.mark.parametrize("command", ["run", "doctor"])

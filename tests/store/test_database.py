@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from hitl.errors import BadInput, MissingExtra, StoreError
-from hitl.store import Store, database, schema
+from hitl.store import Store, engine, schema
 from hitl.store.database import migrations
 from tests.store.rows import item, page
 
@@ -76,7 +76,9 @@ def test_it_shares_a_database_with_others(url: str) -> None:
 def test_a_newer_schema(url: str) -> None:
     with Store(url) as store, store.database.write() as connection:
         connection.exec_driver_sql(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'")
-    with pytest.raises(StoreError, match=rf"version 9999; this version of hitl knows {schema.HEAD} at most\. Upgrade"):
+    with pytest.raises(
+        StoreError, match=rf"version 9999; this version of hitl knows {schema.HEAD} at most\. Install the version"
+    ):
         Store(url)
 
 
@@ -173,7 +175,7 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_another_program_keeps_it_locked(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 0.1)
     with Store(sqlite_url) as store, Store(sqlite_url) as other, other.database.write():
         assert store.counts("p")["items"] == 0, "reading does not wait"
         with pytest.raises(StoreError, match="kept the database locked"), store.lease("p"):

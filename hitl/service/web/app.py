@@ -133,9 +133,15 @@ class RequestContext:
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
         self._app = app
-        self._count = Counter("hitl_requests", "Requests answered", ("method", "route", "status"), registry=registry)
+        self._count = Counter(
+            "hitl_requests", "HTTP requests answered.", ("method", "route", "status"), registry=registry
+        )
         self._seconds = Histogram(
-            "hitl_request_seconds", "Seconds to an answer", ("route",), buckets=BUCKETS, registry=registry
+            "hitl_request_seconds",
+            "Seconds from an HTTP request to its response.",
+            ("route",),
+            buckets=BUCKETS,
+            registry=registry,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

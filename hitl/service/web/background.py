@@ -78,13 +78,13 @@ def _push(settings: Settings, store: Store, connector: Connector, work: Work) ->
     with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
         receipts = list(push(lease, store, connector, work.progress))
     changed = sum(receipt.changed for receipt in receipts)
-    return f"sent {len(receipts):,} operations, {changed:,} changes on the platform"
+    return f"sent {len(receipts):,} operations, {changed:,} changes"
 
 
 def _run(settings: Settings, store: Store, connector: Connector, work: Work) -> str:
     report = cycle.run(settings, store, connector, work.progress)
     pulled, changed = report.pulled.changed, report.changed
-    return f"pulled {pulled:,} entries; {report.judgement.plan}; {changed:,} changes on the platform"
+    return f"pulled {pulled:,} entries; {report.judgement.plan}; {changed:,} changes"
 
 
 ACTIONS: Mapping[str, Callable[[Settings, Store, Connector, Work], str]] = {"plan": _plan, "push": _push, "run": _run}

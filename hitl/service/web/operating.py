@@ -36,6 +36,31 @@ _log = logging.getLogger("hitl.serve")
 
 FIGURES = ("items", "done", "labels", "confidence", "agreement", "cost")  # metrics of a run that are single numbers
 
+HELP = {
+    "project_items": "Items of the project at its last run.",
+    "project_done": "Items done at the last run.",
+    "project_labels": "Labels at the last run.",
+    "project_confidence": "Mean confidence of the labels at the last run, 0 to 1.",
+    "project_agreement": "Agreement of annotators at the last run, 0 to 1.",
+    "project_cost": "Cost of all labels at the last run, in the unit of crew.cost.",
+    "project_expected_accuracy": "Share of labels expected to be right at the last run, 0 to 1.",
+    "project_failed": "1 if the last run failed, else 0.",
+    "project_cycle": "Number of the last recorded run.",
+    "project_cycle_timestamp_seconds": "Time of the last recorded run, in seconds since 1970.",
+    "project_finished_timestamp_seconds": "End of the last run that succeeded, in seconds since 1970.",
+    "project_pending_operations": "Operations that have not been sent to the platform yet.",
+    "live_loads_total": "Times that hitl serve has loaded the project's pages from the store.",
+    "live_load_seconds": "Seconds that the last such load took.",
+    "live_pulls_total": "Successful pulls from the platform by hitl serve between runs.",
+    "live_failures_total": "Failed pulls from the platform by hitl serve between runs, after all retries.",
+    "live_pull_seconds": "Seconds that the last such pull took.",
+    "live_pulled_timestamp_seconds": "Time of the last such pull, in seconds since 1970; 0: none yet.",
+    "events_delivered_total": "Events that this address has accepted.",
+    "events_failed_total": "Events to this address that were given up.",
+    "events_waiting": "Events to this address that are still to be sent.",
+}
+"""Metric without hitl_ -> its meaning."""
+
 FILES = {
     "service.css": "text/css",
     "service.js": "text/javascript",
@@ -132,8 +157,7 @@ class ProjectFigures(Collector):
 
         def add(name: str, value: float, **labels: str) -> None:
             family: Any = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            short = name.removesuffix("_total")
-            metric = family(f"hitl_{short}", short.replace("_", " "), labels=list(labels))
+            metric = family(f"hitl_{name.removesuffix('_total')}", HELP[name], labels=list(labels))
             families.setdefault(name, metric).add_metric(list(labels.values()), value)
 
         for name, one in self._projects.items():

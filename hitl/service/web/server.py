@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from hitl.service.web.app import application
 from hitl.service.web.projects import Projects
 
 FIRST = "admin"  # name of the user that is created if there is no user and no token yet
+
+_log = logging.getLogger("hitl.serve")
 
 LEAST_SECONDS = 20  # seconds that open requests get to finish when the service stops
 
@@ -52,6 +55,10 @@ def serve(
             )
             if not accounts.anybody():
                 say(*_first_user(accounts))
+            for project in projects.values():
+                if scheduler and project.schedule.webhook is not None:
+                    where = f"{url}/webhook/{project.name}"
+                    log.event(_log, "schedule.webhook is for `hitl schedule`; webhooks arrive here", webhook=where)
             names = own_names((project.settings.serve for project in projects.values()), host, proxies)
             app = service(projects, accounts, proxies, scheduler=scheduler, names=names)
             server = uvicorn.Server(uvicorn.Config(app, timeout_graceful_shutdown=LEAST_SECONDS, **bounds()))

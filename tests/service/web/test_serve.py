@@ -17,6 +17,7 @@ from tests.scheduled import free_port
 from tests.service.web.processes import SECONDS, first_user, log_in, serving
 from tests.service.web.served import Crowd
 
+SECRET = "of the tests"
 CROWD = Crowd([(item, who, "yes" if item != "c" else "no") for item in "abc" for who in ("ann", "bob")])
 
 
@@ -43,13 +44,19 @@ def test_others_may_not_reach_it_without_a_user(tmp_path: Path, run: Run) -> Non
 
 def test_every_line_of_the_log_is_json_with_the_same_keys(tmp_path: Path) -> None:
     CROWD.written(tmp_path)
-    with serving(tmp_path, "serve", "--json") as (address, said, process):
+    secrets = {"HITL_WEBHOOK_SECRET": SECRET, "HITL_WEBHOOK_SECRE": "slip"}
+    with serving(tmp_path, "serve", "--json", secrets=secrets) as (address, said, process):
         first = [json.loads(line) for line in said.splitlines()]
         for name in (first[1]["user"], "a password?"):
             assert httpx.post(f"{address}/login", data={"name": name, "password": "wrong"}).status_code == 401
         assert httpx.get(f"{address}/nothing?secret=1").status_code == 404
         with httpx.Client() as client:
-            client.post(f"{address}/webhook/p", headers={"X-Hitl-Secret": "wrong"})
+            for secret, body in (
+                ("wrong", "{}"),
+                (SECRET, "garbage"),
+                (SECRET, '{"action": "x", "project": {"id": 9}}'),
+            ):
+                client.post(f"{address}/webhook/p", headers={"X-Hitl-Secret": secret}, content=body)
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=SECONDS)
     lines = [json.loads(line) for line in (tmp_path / "log.txt").read_text().splitlines()]
@@ -57,7 +64,12 @@ def test_every_line_of_the_log_is_json_with_the_same_keys(tmp_path: Path) -> Non
     logins = [(line["level"], line["client"], line["user"]) for line in lines if line["event"] == "login failed"]
     assert logins == [("warning", "127.0.0.1", "admin"), ("warning", "127.0.0.1", None)]
     requests = [(line["level"], line["path"], line["client"]) for line in lines if line["event"] == "request"]
-    assert requests[2:] == [("info", "/nothing", "127.0.0.1"), ("warning", "/webhook/p", "127.0.0.1")]
+    assert requests[2:4] == [("info", "/nothing", "127.0.0.1"), ("warning", "/webhook/p", "127.0.0.1")]
+    said = {line["event"]: line for line in lines}
+    assert said["webhook without readable JSON counts as a hint"]["project"] == "p"
+    assert (said["webhook"]["sent_by"], said["webhook"]["queued"]) == ("9", False)
+    (slip,) = [line for line in lines if "HITL_WEBHOOK_SECRE " in line["event"]]
+    assert slip["event"].endswith("is ignored; did you mean HITL_WEBHOOK_SECRET?")
     assert lines[-1]["event"] == "stopping"
 
 

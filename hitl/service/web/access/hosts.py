@@ -49,7 +49,7 @@ class OwnHosts:
         if self._is_own(host):
             await self._app(scope, receive, send)
             return
-        message = "this service has another name; if it should have this one too, add it to `serve.hosts` in hitl.toml"
+        message = "this Host is not allowed; to allow it, add it to `serve.hosts` in hitl.toml"
         await problem(Request(scope), 400, "host", message)(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:

@@ -71,7 +71,7 @@ class Journey:
         """The lead starts a cycle, and the page follows it to its end."""
         self.goes_to("Runs")
         self.lead.get_by_role("button", name="Start a cycle now").click()
-        self.lead.get_by_text("run, started by admin just now").filter(has_text="changes on the platform").wait_for()
+        self.lead.get_by_text("run, started by admin just now").filter(has_text=" changes").wait_for()
 
     def planned(self) -> int:
         """The task of the annotator's first question on the page of the plan."""
@@ -227,7 +227,7 @@ def approve(journey: Journey) -> None:
     """Sent to Label Studio, which serves the annotator the first question of the plan: by its API and in its editor."""
     lead, project = journey.lead, journey.project
     lead.get_by_role("button", name="Approve and send").click()
-    lead.get_by_text("push, started by admin").filter(has_text="changes on the platform").wait_for()
+    lead.get_by_text("push, started by admin").filter(has_text=" changes").wait_for()
     lead.get_by_text("The platform is as planned.").wait_for()
     task = journey.planned()
     assert project.next(ANNOTATOR, int(journey.tab.rpartition("=")[2])) == task
