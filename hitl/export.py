@@ -8,7 +8,7 @@ Columns of the labels of whole items:
 
     item                            the user's own id, or the platform's id if there is none
     task                            the platform's id, if any item has an id of the user
-    label, confidence, p_<class>    from the consensus
+    label, confidence, p_<class>    from the consensus; label and confidence are empty while nothing supports a label
     labels, done, why, source       number of labels; whether and why the question is done; source of the label
     item_done                       with several questions: whether all of them are done
     ...                             the fields of the item's data, which annotators see
@@ -22,8 +22,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.kinds.kind import Judged, Kind, by_control, item_columns, kind_of
+from hitl.models.combiner import has_basis
 from hitl.operations import Judgement
 from hitl.plan import DoneItems
 from hitl.tables.encode import writable
@@ -93,7 +95,11 @@ def _table(
     cases = [known_n, (labels_n > 0) & predicted_n, labels_n > 0, predicted_n]
     source_n = np.select(cases, [KNOWN, BOTH, ANNOTATORS, MODEL], default=NOBODY)
     why = dict(zip(map(str, done.items), done.why, strict=True))
-    columns = {name: table.column(name) for name in table.column_names} | {
+    based = pa.array(np.any([has_basis(one.evidence, one.consensus) for one in group], axis=0)[rows])
+    columns = {name: table.column(name) for name in table.column_names}
+    for name in {"label", "confidence"} & columns.keys():
+        columns[name] = pc.if_else(based, columns[name], None)
+    columns |= {
         "labels": pa.array(labels_n),
         "done": pa.array([key in why for key in keys], pa.bool_()),
         "why": pa.array([why.get(key) for key in keys], pa.string()),

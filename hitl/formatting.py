@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
-    from hitl.platform import Operation
+    from hitl.platform import Operation, Receipt
 
 NAMES = 8
 """Maximum number of names that `listed` shows."""
@@ -102,6 +102,14 @@ SUBJECTS = {
 def subject_of(operation: Operation) -> str:
     """Describe the subject of an operation: "questions of ann"."""
     return SUBJECTS[operation.kind] + (f" of {operation.key}" if operation.key else "")
+
+
+def changes_in_words(receipts: Iterable[Receipt]) -> str:
+    """Describe how many changes were made, by subject: "order of the items (12), questions (3)"."""
+    changes = Counter[str]()
+    for receipt in receipts:
+        changes[SUBJECTS[receipt.operation.kind]] += receipt.changed
+    return ", ".join(f"{subject} ({count:,})" for subject, count in changes.items() if count)
 
 
 def expected_fields(field: str, data: Sequence[Mapping[str, Any]]) -> str:

@@ -69,7 +69,6 @@ def metrics_of(
         "expected": asdict(pool.expected),
         "questions": questions_of(pool, plan, crew, controls or {"": range(len(pool))}),
         "asks": len(plan.asks),
-        "asked": len(plan.annotators),
         "target": budget.target_confidence,
         "max_labels": budget.max_labels,
         "reached": plan.stop is not None and (not pool.below.any() or rules.target_reached(pool, budget)),
@@ -246,9 +245,8 @@ def _advice(questions: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
         if metrics.get(reason):
             return sentence(metrics[reason])
     if metrics.get("asks"):
-        whom = f" by {counted(metrics['asked'], 'annotator')}" if metrics["asked"] else ""
         waiting = "question is" if metrics["asks"] == 1 else "questions are"
-        return f"Wait for answers: {metrics['asks']:,} {waiting} to be answered{whom}."
+        return f"Wait for answers: {metrics['asks']:,} {waiting} waiting."
     return "Run `hitl run` to plan the next questions."
 
 

@@ -14,6 +14,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeGuard, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
+
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
@@ -247,6 +250,18 @@ def needs_of(combiner: Combiner | type[Combiner]) -> frozenset[str]:
     """Return the kinds of evidence that a combiner, or a class of combiners, requires."""
     needs: frozenset[str] = getattr(combiner, "needs", frozenset())
     return needs
+
+
+def has_basis(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.bool_]:
+    """Return (N,) True for items whose label rests on an answer, a prediction, known truth, or related items.
+
+    A method relates items by a graph, a sequence or features. Otherwise an item that nobody has answered has the
+    frequencies of the classes as its probabilities, and its most probable class is not a label.
+    """
+    method = consensus.fit.method
+    if method not in COMBINERS or COMBINERS.load(method).uses & {"graph", "sequence", "features"}:
+        return np.ones(len(consensus.items), dtype=bool)
+    return (evidence.annotations.labels_per_item > 0) | evidence.predicted | evidence.known
 
 
 def name_of(combiner: Combiner) -> str:

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "cycle": "core inputs_digest events kinds models active settings store metrics learning project operations cycle",
     "manual_operations": "core kinds settings store export project operations cycle",
     "audit": "core settings store project operations cycle",
-    "export": "core kinds operations",
+    "export": "core kinds models operations",
     "shards": "core models shards",
     "doctor": "core models active settings store learning project status events",
     "status": "core metrics settings store",

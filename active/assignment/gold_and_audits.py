@@ -27,7 +27,7 @@ from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Floats, Name
 from hitl.crew import CENT
 
-CHECK = "to know the annotator: its truth is known"
+CHECK = "gold item, to check the annotator"
 """Reason for a gold question, as shown to annotators; programs use `Ask.check`."""
 
 AUDIT = "to know the labels: drawn at random"

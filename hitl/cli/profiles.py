@@ -227,7 +227,7 @@ def _annotators_lines(question: str, profiles: AnnotatorProfiles, rows: int, det
     wide = Console().width >= WIDE
     order = sorted(_annotators_frame(profiles).index, key=lambda k: not profiles.flags(k))
     few = f" ({rows} of {len(order):,}; --rows shows more, --output writes all)" if len(order) > rows else ""
-    words = ("annotator", "group", "what to look into, typical errors")
+    words = ("annotator", "group", "flags, typical errors")
     more = [*(["bits"] if details else []), *(["agrees"] if wide else [])]
     header = (words[0], "labels", "accuracy (95 %)", *more, *words[1:])
     cells = [_annotator_row(profiles, k, more) for k in order[:rows]]
@@ -250,7 +250,7 @@ def _annotators_lines(question: str, profiles: AnnotatorProfiles, rows: int, det
     if few_labels:
         yield f"{UNKNOWN}: {few_labels:,} of {total:,} annotators have too few labels to be in a group"
     flagged = sum(bool(profiles.flags(k)) for k in range(total))
-    yield f"To look into: {flagged:,} of {total:,} annotators" if flagged else "No annotator to look into"
+    yield f"People to talk to: {flagged:,} of {total:,} annotators" if flagged else "People to talk to: no one"
 
 
 def _annotator_row(profiles: AnnotatorProfiles, k: int, more: Sequence[str]) -> list[str | Text]:

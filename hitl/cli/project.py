@@ -16,7 +16,7 @@ from hitl.cli import show
 from hitl.cli.evidence import require_unread
 from hitl.cli.options import HERE, Config, DryRun, Json, opt
 from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError, StoreError
-from hitl.formatting import subject_of
+from hitl.formatting import changes_in_words, subject_of
 from hitl.project import lease_seconds, opened, require_place, stored
 
 if TYPE_CHECKING:
@@ -269,8 +269,10 @@ def _unchanged_lines(report: Unchanged) -> Iterator[str]:
 
 
 def _pushed(report: CycleReport | Unchanged) -> str:
+    """Describe what was sent, and how much of it the platform did not have yet."""
     operations, changes = show.counted(len(report.receipts), "operation"), show.counted(report.changed, "change")
-    return f"pushed {operations}, {changes}"
+    parts = f": {changes_in_words(report.receipts)}" if report.changed else ""
+    return f"pushed {operations}, {changes}{parts}"
 
 
 def _pulled(pulled: PullSummary, counts: Mapping[str, int]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.metrics import expected_accuracy
 from hitl.models.analysis.proportions import wilson
+from hitl.models.combiner import has_basis
 from hitl.report.contents import QuestionPage
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ def model_rows(page: QuestionPage) -> list[dict[str, Any]]:
 
 def class_rows(page: QuestionPage, most: int) -> list[tuple[Name, int]]:
     """Return (label, number of items) of the `most` most frequent labels, most frequent first."""
-    count = np.bincount(page.consensus.codes, minlength=len(page.consensus.classes))
+    based = has_basis(page.evidence, page.consensus)
+    count = np.bincount(page.consensus.codes[based], minlength=len(page.consensus.classes))
     order = np.argsort(-count, kind="stable")[:most]
     return [(page.consensus.classes[j], int(count[j])) for j in order]

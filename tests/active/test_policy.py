@@ -258,7 +258,7 @@ def test_an_item_is_done_by_confidence_limit_or_truth_and_says_so() -> None:
     assert [(d.item, d.labels, d.why) for d in plan.done] == [
         (0, (0,), "confidence reached the target"),
         (2, (0,), "label limit reached"),
-        (4, (1,), "its truth is known"),
+        (4, (1,), "ground truth is known"),
     ]
     assert {ask.item for ask in plan.asks} == {1, 3}
     assert all(ask.annotator is None for ask in plan.asks)

@@ -53,7 +53,7 @@ def test_the_table_says_who_is_who(run: Run, tables: Path) -> None:
     assert "says 'dog' for" in found["eve"] or "says 'cow' for" in found["eve"] or "says 'cat' for" in found["eve"]
     assert "Krippendorff's alpha 0." in out
     assert "Group 1: " in out
-    assert "To look into: 3 of 8 annotators" in out
+    assert "People to talk to: 3 of 8 annotators" in out
     assert "worse over time" not in run("annotators", "annotations.csv")[1]
 
 

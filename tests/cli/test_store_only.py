@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -95,3 +96,14 @@ def test_labels_pulled_since_the_run_are_told(run: Run, project: Path) -> None:
     out = run("plan", "--dry-run")[1]
     assert re.search(rf"with what was pulled since .*{AGE[6:]}", out)
     assert "parrot" in json.loads(run("annotators", "--json")[1])["questions"]["label"]["classes"]  # a new class too
+
+
+def test_an_item_that_nothing_speaks_about_has_no_label(run: Run, project: Path) -> None:
+    """The most frequent class is not the label of an item that nobody has answered and no model predicts."""
+    (project / "items.csv").write_text("item\nt1\nlonely\n")
+    assert run("run")[0] == 0
+    assert run("export", "labels.csv")[0] == 0
+    with Path("labels.csv").open() as file:
+        rows = {row["item"]: row for row in csv.DictReader(file)}
+    assert (rows["lonely"]["label"], rows["lonely"]["confidence"], rows["lonely"]["labels"]) == ("", "", "0")
+    assert all(bool(row["label"]) == (row["source"] != "nobody") == bool(row["confidence"]) for row in rows.values())

@@ -295,7 +295,7 @@ def test_doctor_says_when_it_would_pay_and_learn_what_it_knows(
     assert code == 78
     assert 'learn.model: nothing learns; expected [learn] with model = "logistic"' in err
     (folder / "hitl.toml").write_text(TOML + '[learn]\nmodel = "logistic"\n')
-    assert "logistic: nothing learned yet" in run("doctor")[1]
+    assert "logistic: not trained yet" in run("doctor")[1]
     code, out, err = run("learn")
     assert code == 0, err
     assert "label: learned from 40 items; of items that it did not see it predicts" in out

@@ -56,7 +56,7 @@ def test_each_question_is_done_on_its_own_and_one_that_is_stuck_is_told_with_wha
     assert run("export", "labels.csv")[0] == 0
     tone, stars = rows("labels.tone.csv"), rows("labels.stars.csv")
     assert [row["done"] for row in tone] == ["true"] * 40
-    assert [row["why"] for row in tone[:4]] == ["its truth is known"] * 3 + ["confidence reached the target"]
+    assert [row["why"] for row in tone[:4]] == ["ground truth is known"] * 3 + ["confidence reached the target"]
     assert {(row["done"], row["why"]) for row in stars} == {("false", "")}
     assert {row["item_done"] for row in (*tone, *stars)} == {"false"}
 

@@ -206,7 +206,7 @@ def test_hardly_anything_known(labels: int) -> None:
     text = seen(QuestionPage("q", Evidence(annotations), combined(annotations))).text
     assert "What the annotators are like" in text
     assert "Krippendorff" not in text
-    assert "Nobody: no annotator is clearly worse" in text
+    assert "No one. No annotator is clearly worse" in text
 
 
 def test_a_consensus_over_other_people_leaves_the_section_out() -> None:

@@ -26,7 +26,7 @@ def test_what_is_done_comes_back_as_it_was(store: Store, tmp_path: Path) -> None
     assert latest is not None
     results, plan = latest
     assert [*plan.done] == [*judged.plan.done]
-    assert {done.item: done.why for done in plan.done}["0"] == "its truth is known"
+    assert {done.item: done.why for done in plan.done}["0"] == "ground truth is known"
     assert {done.item: done.why for done in plan.done}["2"] in ("label limit reached", "confidence reached the target")
     assert (results["label"].probabilities == judged.results["label"].probabilities).all()
     assert results["label"].items == judged.results["label"].items

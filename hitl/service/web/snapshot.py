@@ -28,7 +28,7 @@ from hitl.connectors.label_studio.predictions import SUGGESTS
 from hitl.errors import BadEvidence, IgnoredEvidence
 from hitl.metrics import DIGITS, expected_accuracy
 from hitl.models.analysis.information import information
-from hitl.models.combiner import Applicable, name_of, seen_by
+from hitl.models.combiner import Applicable, has_basis, name_of, seen_by
 from hitl.models.registry import chosen
 from hitl.operations import consensus_rows, named_plan, named_result
 from hitl.plan import DoneItems
@@ -92,6 +92,11 @@ class QuestionView(_Prepared):
         flags = np.zeros(len(self.consensus.items), bool)
         flags[contested(self.evidence, self.consensus)] = True
         return flags
+
+    @cached_property
+    def has_label(self) -> Mask:
+        """(N,) True for items whose label rests on something (`hitl.models.combiner.has_basis`)."""
+        return has_basis(self.evidence, self.consensus)
 
     @cached_property
     def by_confidence(self) -> Rows:

@@ -164,8 +164,8 @@ def line(snapshot: Snapshot, view: QuestionView, n: int) -> dict[str, Any]:
     return {
         "item": snapshot.names[n].as_py(),
         "text": snapshot.texts[n].as_py(),
-        "label": str(consensus.classes[consensus.codes[n]]),
-        "confidence": float(consensus.confidence[n]),
+        "label": str(consensus.classes[consensus.codes[n]]) if view.has_label[n] else None,
+        "confidence": float(consensus.confidence[n]) if view.has_label[n] else None,
         "labels": int(view.evidence.annotations.labels_per_item[n]),
         "contested": bool(view.is_contested[n]),
         "changed": round(float(view.changed[n]), 4),

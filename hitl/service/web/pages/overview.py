@@ -60,8 +60,9 @@ def overview(visit: Viewing) -> Response:
         figures[f"confidence-{rank}"] = confidence_figure(view.consensus.confidence, len(view.consensus.classes))
         shown.append({**row, "rank": rank, "classes": class_rows(view.page, CLASSES_SHOWN)})
     last = snapshot.cycles[-1].metrics if snapshot.cycles else {}
-    study = visit.request.app.state.studies.of("team", visit.one.name, views[0], team_of)
-    people = to_talk_to(views[0], study.result.section) if study.result else []
+    studies = [visit.request.app.state.studies.of("team", visit.one.name, view, team_of) for view in views]
+    ready = [(view, study.result.section) for view, study in zip(views, studies, strict=True) if study.result]
+    people = to_talk_to(ready)
     return visit.page(
         "overview.html.j2",
         "Overview",
@@ -78,7 +79,8 @@ def overview(visit: Viewing) -> Response:
         summary=status.summary(),
         progress={name or views[0].page.name: one for name, one in last.get("questions", {}).items()},
         people=people,
-        training=bool(study.result),
+        last_models=bool(last.get("models")),
+        training=bool(ready),
         changed=CHANGED,
         history=len(history) > 1,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -111,14 +112,16 @@ def team(visit: Viewing, question: QuestionName = None) -> Response:
     )
 
 
-def to_talk_to(view: QuestionView, section: AnnotatorsSection | None) -> list[dict[str, Any]]:
-    """Return the first annotators who need training, with the reasons in words."""
-    needing = [] if section is None else [k for k in section.flagged if section.profiles.needs_training(k)]
+def to_talk_to(sections: Iterable[tuple[QuestionView, AnnotatorsSection | None]]) -> list[dict[str, Any]]:
+    """Return the annotators who need training, the first of each question, with the reasons in words."""
     people = []
-    for k in needing[:NAMES]:
-        place = view.reported_place.get(str(section.profiles.names[k])) if section else None
-        if section is not None and place is not None:
-            people.append({**line(view, place), "why": ", ".join(section.profiles.flags(k))})
+    for view, section in sections:
+        needing = [] if section is None else [k for k in section.flagged if section.profiles.needs_training(k)]
+        for k in needing[:NAMES]:
+            place = view.reported_place.get(str(section.profiles.names[k])) if section else None
+            if section is not None and place is not None:
+                why = ", ".join(section.profiles.flags(k))
+                people.append({**line(view, place), "question": view.page.name, "why": why})
     return people
 
 

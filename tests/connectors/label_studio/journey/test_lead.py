@@ -70,7 +70,7 @@ class Journey:
     def runs(self) -> None:
         """The lead starts a cycle, and the page follows it to its end."""
         self.goes_to("Runs")
-        self.lead.get_by_role("button", name="Start a cycle now").click()
+        self.lead.get_by_role("button", name="Start a run now").click()
         self.lead.get_by_text("run, started by admin just now").filter(has_text=" changes").wait_for()
 
     def planned(self) -> int:
@@ -228,7 +228,7 @@ def approve(journey: Journey) -> None:
     lead, project = journey.lead, journey.project
     lead.get_by_role("button", name="Approve and send").click()
     lead.get_by_text("push, started by admin").filter(has_text=" changes").wait_for()
-    lead.get_by_text("The platform is as planned.").wait_for()
+    lead.get_by_text("The platform is up to date with the plan.").wait_for()
     task = journey.planned()
     assert project.next(ANNOTATOR, int(journey.tab.rpartition("=")[2])) == task
     journey.labels()
@@ -241,7 +241,7 @@ def send_back(journey: Journey, task: int) -> None:
     lead = journey.lead
     lead.goto(f"{journey.address}/projects/p/items/{task}")
     lead.get_by_label("To", exact=True).fill(journey.email)
-    lead.get_by_label("What to look at").fill("the last word")
+    lead.get_by_label("Note to them").fill("the last word")
     lead.get_by_role("button", name="Send back").click()
     lead.wait_for_url("**/rework")
     assert lead.locator("[data-name=state]").inner_text() == "waits for the next plan"

@@ -43,7 +43,7 @@ def arrives(page: Any, where: Any, config: Path) -> None:
     page.wait_for_load_state()
     item = page.locator("h1").inner_text()
     page.evaluate("window.stays = true")
-    page.get_by_label("What to look at").fill("the ears")
+    page.get_by_label("Note to them").fill("the ears")
     until(lambda: page.locator("#live-state").text_content() == "live")
     before = page.locator(BELIEF).get_attribute("aria-label")
     rows = page.locator("main table").nth(1).locator("tbody tr").count()
@@ -54,7 +54,7 @@ def arrives(page: Any, where: Any, config: Path) -> None:
     until(lambda: page.locator(BELIEF).get_attribute("aria-label") != before)
     until(lambda: page.locator("main table").nth(1).locator("tbody tr").count() == rows + 4)
     assert page.evaluate("window.stays"), "the page was loaded again"
-    assert page.get_by_label("What to look at").input_value() == "the ears", "what somebody types stays"
+    assert page.get_by_label("Note to them").input_value() == "the ears", "what somebody types stays"
 
 
 def error_to_items(page: Any, where: Any) -> None:
@@ -93,7 +93,7 @@ def plan_and_approve(page: Any, where: Any, output: Path) -> None:
     assert not where.projects["pets"].work.failed, where.projects["pets"].work.said
     after = {path: path.read_bytes() for path in output.rglob("*.csv")}
     assert after != before
-    page.get_by_text("The platform is as planned.").wait_for(timeout=30_000)
+    page.get_by_text("The platform is up to date with the plan.").wait_for(timeout=30_000)
 
 
 @pytest.mark.journey

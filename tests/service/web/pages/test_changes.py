@@ -24,8 +24,8 @@ def words(served: Served) -> str:
 def test_what_has_moved_since_the_last_cycle(tmp_path: Path) -> None:
     config = served_crowd(tmp_path / "p", small())
     with serving(config) as served:
-        assert "has moved" not in words(served)
-        assert "have changed since the last cycle" not in words(served)
+        assert "has changed by" not in words(served)
+        assert "have changed since the last run" not in words(served)
         with (config.parent / "labels" / "annotations.csv").open("a") as file:
             file.writelines(f"item 11,{who},dog,1800000000\n" for who in ("ann", "bob", "cyd"))
         pull(config)
@@ -99,3 +99,15 @@ def test_a_cycle_of_a_clock_that_was_ahead_is_not_the_last_that_finished(tmp_pat
     told = [float(line.split()[1]) for line in text.splitlines() if line.startswith("hitl_project_finished_timestamp")]
     assert told == ([pytest.approx(now - 3600.0)] if looked else [])
     assert 'hitl_project_failed{project="p"} 0.0' in text
+
+
+def test_an_item_that_nothing_speaks_about_has_no_label(tmp_path: Path) -> None:
+    config = served_crowd(tmp_path / "p", small())
+    with (config.parent / "labels" / "items.csv").open("a") as file:
+        file.write("lonely,nobody has seen it\n" if file.tell() else "item\nlonely\n")
+    run(config)
+    with serving(config) as served:
+        (row,) = served.json("/projects/p/items?show=unlabeled&q=lonely")["rows"]
+        assert (row["label"], row["confidence"], row["labels"]) == (None, None, 0)
+        assert "no answer yet" in Links(served.html("/projects/p/items?q=lonely")).text
+        assert "No answer yet" in Links(served.html("/projects/p/items/lonely")).text

@@ -131,5 +131,5 @@ def test_the_page_says_it(served: Served) -> None:
     assert told["beliefs"][0]["probability"] == pytest.approx(told["item"]["confidence"])
     page = served.html("/projects/p/items/item%203")
     assert f"{told['answers_that_turn_it']} more answer" in page
-    assert "Its truth is known: cat" in served.html("/projects/p/items/item%204")
+    assert "Gold item: the right answer is cat" in served.html("/projects/p/items/item%204")
     assert "Nobody has labeled it yet" in served.html("/projects/p/items/item%2011")
