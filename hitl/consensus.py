@@ -27,7 +27,7 @@ from hitl.parts import Part
 from hitl.platform import Question
 from hitl.tables.encode import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.shared_errors import ARRAYS, SharedErrors, as_array, share_errors
-from hitl.tables.write import atomic, packed_arrays, write_table
+from hitl.tables.write import atomic, packed_arrays, with_source, write_table
 
 FORMAT = 6
 
@@ -286,8 +286,8 @@ class Consensus(OneLineRepr):
         return frame
 
     def write(self, path: str | Path) -> None:
-        """Write `table()` as CSV, JSON Lines or Parquet."""
-        write_table(path, self.table())
+        """Write `table()` as CSV, JSON Lines or Parquet, whose metadata say how it was made."""
+        write_table(path, with_source(self.table(), self.fit))
 
     def save(self, path: str | Path) -> None:
         """Save the whole consensus as one file (.npz), for `Consensus.load`."""

@@ -128,9 +128,15 @@ def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[
     except HitlError as error:
         yield Check("models", False, str(error), "fix the file, or its name in [models]; `hitl pull` reads the items")
         return
-    counts = {name: p for known in evidence.values() for name, p in known.probabilities.items()}
-    sizes = ", ".join(f"{name} ({int((p == p).any(axis=1).sum()):,} items)" for name, p in counts.items())
-    yield Check("models", True, sizes)
+    yield Check(
+        "models",
+        True,
+        ", ".join(
+            f"{name} predicts {question} of {int((p == p).any(axis=1).sum()):,} items"
+            for question, known in evidence.items()
+            for name, p in known.probabilities.items()
+        ),
+    )
 
 
 def _learning(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:

@@ -9,7 +9,7 @@ import pandas as pd
 from hitl.consensus import Consensus
 from hitl.models.combine import combine
 from hitl.models.combiner import Combiner
-from hitl.tables.columns import Table
+from hitl.tables.columns import Table, require_columns, table_of
 from hitl.tables.in_memory import Truth
 
 
@@ -50,8 +50,18 @@ class Aggregator:
         self.method = method
         self.settings = settings
 
+    def __repr__(self) -> str:
+        settings = [f"{name}={value!r}" for name, value in self.settings.items()]
+        return f"Aggregator({', '.join([repr(self.method), *settings])})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, by which `sklearn.base.clone` makes a copy."""
+        return {"method": self.method, **self.settings}
+
     def fit(self, data: Table, true_labels: Truth | None = None) -> Self:
         """Combine the labels. `true_labels`: known labels, as a Series indexed by task, a dict or a table."""
+        data = table_of(data, "data")
+        require_columns(data, ["task", "worker", "label"], "data", "Rename the columns as in crowd-kit")
         found = combine(data, None, true_labels, method=self.method, item="task", annotator="worker", **self.settings)
         people = found.annotators
         tasks, classes = pd.Index(found.items, name="task"), pd.Index(found.classes, name="label")

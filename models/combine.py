@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +14,7 @@ from hitl.annotations import Name
 from hitl.consensus import Consensus
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
-from hitl.models.combiner import Combiner
+from hitl.models.combiner import Combiner, name_of
 from hitl.models.mean_score import warn_of_guessed_order
 from hitl.models.registry import chosen
 from hitl.tables.align import alike
@@ -109,7 +110,19 @@ def combine(
     )
     if classes is None:
         warn_of_guessed_order(fitted_by, evidence.annotations.classes)
-    return fitted_by.fit(evidence)
+    return fit(fitted_by, evidence)
+
+
+def fit(method: Combiner, evidence: Evidence) -> Consensus:
+    """Return the consensus of a method. Raise BadSettings if a method of the user returns anything else."""
+    found: Any = method.fit(evidence)
+    if not isinstance(found, Consensus):
+        raise BadSettings(
+            f"method {name_of(method)}: fit returned {type(found).__name__}; expected a hitl.Consensus of all items "
+            "(hitl.testing.check_combiner checks a method)"
+        )
+    unnamed = found.fit.method == "unknown"
+    return replace(found, fit=replace(found.fit, method=name_of(method))) if unnamed else found
 
 
 def method_of(

@@ -41,8 +41,10 @@ TABLES, BELIEFS, LABELS = 6, 6, 6
 class Combiner(Protocol):
     """Method that fuses all evidence into the best-supported label of every item.
 
-    Settings are the fields of a frozen dataclass; `fit` keeps no state. `start` is an earlier consensus to begin from,
-    which usually gives the same result in fewer iterations.
+    Write one as a frozen dataclass whose fields are its settings; `fit` keeps no state. It returns a `Consensus` of all
+    `evidence.annotations.items` with (N, J) probabilities of the `classes`, and an `AnnotatorReport`. `hitl.combine`
+    takes an instance, `hitl combine --method` also `file.py:Class`; `hitl.testing.check_combiner` checks it. `start` is
+    an earlier consensus to begin from, which usually gives the same result in fewer iterations.
 
     `uses` names the fields of the evidence that the method uses besides the annotations. The optional class attribute
     `needs` names those that it requires. A method that also fits `Shards` sets `fits_shards: ClassVar[bool] = True`.

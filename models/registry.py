@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hitl.errors import BadSettings
 from hitl.registry import Registry
@@ -109,7 +109,16 @@ def with_papers() -> list[str]:
 
 
 def chosen(name: str, settings: Mapping[str, Any], paper: bool) -> Combiner:
-    """Build a method by name, with hitl's default settings or, if `paper`, those of its paper."""
+    """Build a method by name, with hitl's default settings or, if `paper`, those of its paper.
+
+    A name with a colon is a class of the user, `module:Class` or `file.py:Class`.
+    """
+    if ":" in name and not paper:
+        made = import_module("hitl.models.predictors.loading").import_name(name, "method")
+        try:
+            return cast("Combiner", made(**settings))
+        except TypeError as error:
+            raise BadSettings(f"method {name!r}: {error}") from None
     return published(name, **settings) if paper else combiner(name, **settings)
 
 

@@ -122,6 +122,8 @@ def combine(
 
 
 def _files(given: Given) -> Combined:
+    from hitl.tables.write import with_source
+
     evidence = given.evidence()
     consensus = given.consensus(evidence)
     confidence = float(consensus.confidence.mean())
@@ -135,7 +137,7 @@ def _files(given: Given) -> Combined:
         "fit": shard.fit_summary(consensus.fit),
     }
     lines = [str(evidence), f"{consensus.fit}; mean confidence {confidence:.3f}"]
-    tables = {"": consensus.table()}, {"": annotator_table(consensus)}
+    tables = {"": with_source(consensus.table(), consensus.fit)}, {"": annotator_table(consensus)}
     return Combined(data, lines, *tables, {"": "Consensus"}, consensus)
 
 

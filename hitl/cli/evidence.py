@@ -278,6 +278,7 @@ class Given(Columns, Files):
 
     def consensus(self, evidence: Evidence) -> Consensus:
         """Fit the method. There is no warning about unused features if --neighbours built a graph from them."""
+        from hitl.models.combine import fit
         from hitl.models.combiner import seen_by
         from hitl.models.mean_score import warn_of_guessed_order
         from hitl.models.registry import chosen
@@ -285,7 +286,7 @@ class Given(Columns, Files):
         method = chosen(self.method or "default", {}, self.paper)
         if not self.classes:
             warn_of_guessed_order(method, evidence.annotations.classes)
-        return method.fit(evidence if self.neighbours is None else seen_by(method, evidence))
+        return fit(method, evidence if self.neighbours is None else seen_by(method, evidence))
 
     def judged(self, command: str, saved: Path | None, output: Path | None) -> tuple[Evidence, Consensus]:
         """Return the evidence, and its consensus: loaded from `saved`, or fitted if that is None.

@@ -76,7 +76,7 @@ SavedConsensus = Annotated[
     Path | None, opt("Consensus of the same files, saved by `hitl combine --save`, to compare with.")
 ]
 OneQuestion = Annotated[str | None, opt("Question, if the project has several.", "--question")]
-Method = Annotated[str | None, one_of("Method, one of: {}.", COMBINERS, "--method", "-m")]
+Method = Annotated[str | None, one_of("Method, your file.py:Class, or one of: {}.", COMBINERS, "--method", "-m")]
 Probabilities = Annotated[
     list[str] | None,
     opt(

@@ -84,7 +84,7 @@ def export(
     from hitl.kinds.kind import kind_of, multiple_choices
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence, stored_questions
-    from hitl.tables.write import require_writable, write_table
+    from hitl.tables.write import require_writable, with_source, write_table
 
     require_writable(output, annotators_output, annotations, asked)
     with stored(config) as (settings, store):
@@ -116,12 +116,14 @@ def export(
         written = [*files.values(), *people.values(), asked, *raw.values()]
         require_unread(config, settings, written)
         answer_tables = {name: kind_of(answered[name]).answers(answered[name], own_ids) for name in raw}
-        write_tables(output, tables)
+        as_of = f"{summary.recorded_at:%Y-%m-%d %H:%M} UTC"
+        made = next(iter(results.values())).fit
+        write_tables(output, {name: with_source(table, made, as_of=as_of) for name, table in tables.items()})
         write_tables(annotators_output, {name: annotator_table(result) for name, result in chosen.items()})
         if asked is not None:
             write_table(asked, asked_table(store.asks(settings.name), own_ids))
         write_tables(annotations, answer_tables)
-    age = f"labels as of {summary.recorded_at:%Y-%m-%d %H:%M} UTC, the last run"
+    age = f"labels as of {as_of}, the last run"
     show.result({}, [*show.wrote(written), age], as_json=False)
 
 

@@ -40,6 +40,10 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `y` is (N, K): the label that annotator k gave item n, or -1, None or NaN where there is none. A DataFrame names the
     annotators in its columns. A 1-D `y` is taken as right, as in any other classifier.
 
+    scikit-learn's default folds cannot stratify labels of several annotators: give `cross_val_score` and searches
+    `cv=KFold(5, shuffle=True)`. `cross_val_predict(method="predict_proba")` takes each annotator for a question of its
+    own; predict in a loop over the folds instead.
+
     Args:
         estimator: scikit-learn classifier with `predict_proba`; default: logistic regression on standardized features.
         method: method that combines the labels, as in `hitl.combine`. One that does not use probabilities combines
@@ -80,6 +84,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         validate_data(self, X, skip_check_array=True)
         check_consistent_length(X, y)
+        _require_same_order(X, y)
         self.consensus_: Consensus | None = None
         if np.asarray(y).ndim < 2:
             labels = column_or_1d(y)
@@ -145,6 +150,13 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags = get_tags(self._new_estimator()).input_tags
         tags.target_tags.two_d_labels = True
         return tags
+
+
+def _require_same_order(X: Any, y: Any) -> None:
+    """Raise ValueError if tables of pandas name the same items in another order, because rows are matched by place."""
+    named = all(isinstance(rows, pd.DataFrame | pd.Series) for rows in (X, y))
+    if named and not X.index.equals(y.index) and set(X.index) == set(y.index):
+        raise ValueError("X and y have the same index in different orders; expected one order: y.loc[X.index]")
 
 
 def _read(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], list[Name]]:

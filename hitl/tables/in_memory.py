@@ -66,6 +66,9 @@ def predictions_tables(
 
     def table_with(given: Any, where: str) -> pa.Table:
         if is_pandas(given, "DataFrame") and item not in (*given.columns, *given.index.names):
+            if len(given.select_dtypes("number").columns) < len(given.columns):
+                there = ", ".join(map(str, given.columns))
+                raise BadTable(f"{where}: no column {item!r}; found {there}. Expected {PREDICTIONS}")
             names = [name[2:] if str(name).startswith("p_") else name for name in given.columns]
             given = (given.to_numpy(), names, given.index)
         if has_columns(given):

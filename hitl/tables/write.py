@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,9 @@ import pyarrow as pa
 
 from hitl.errors import BadTable, Busy
 from hitl.tables.columns import is_text
+
+if TYPE_CHECKING:
+    from hitl.consensus import Fit
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """Formats that are both written and read: suffix -> name."""
@@ -58,13 +61,19 @@ def writable_format_of(path: Path) -> str:
     if suffix in READ_ONLY:
         raise BadTable(f"{path}: {suffix} is read but not written; write .csv, which Excel opens")
     if suffix not in FORMATS:
-        raise BadTable(f"{path}: unknown table format {suffix!r}; expected one of {', '.join(FORMATS)} (.gz allowed)")
+        raise BadTable(f"{path}: expected a file name that ends in one of {', '.join(FORMATS)} (.gz allowed)")
     return FORMATS[suffix]
 
 
 def write_table(path: str | Path, table: pa.Table) -> None:
     """Write an Arrow table atomically in the format of the file name."""
     write_parts(path, [table])
+
+
+def with_source(table: pa.Table, fit: Fit, **more: str) -> pa.Table:
+    """Return the table with its method, the settings and `more` as metadata, which Parquet keeps."""
+    facts = {"method": fit.method, "settings": json.dumps(fit.settings), **more}
+    return table.replace_schema_metadata({f"hitl.{name}": text for name, text in facts.items()})
 
 
 def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:

@@ -43,7 +43,7 @@ fact = add_to(FACTS)
 
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "more options than classes": {"n_options": 5},
+    "more options than classes (a label may be an option >= J, which no class has)": {"n_options": 5},
     "an anonymous pool": {"pool": 50},
     "items without labels": {"unlabeled": 10},
     "models that abstain": {"abstaining": 0.4},

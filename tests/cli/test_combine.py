@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 import hitl
 from hitl.consensus import Consensus
@@ -165,7 +166,7 @@ BAD: list[tuple[dict[str, str], list[str], int, str]] = [
         "t.csv: no column 'item'; found id, text, label. Name",
     ),
     ({}, ["--time", "when"], 65, "no column 'when'"),
-    ({}, ["--output", "c.xls"], 65, "unknown table format"),
+    ({}, ["--output", "c.xls"], 65, "c.xls: expected a file name that ends in one of .csv"),
     ({}, ["--output", "c.xlsx"], 65, "c.xlsx: .xlsx is read but not written"),
     ({}, ["--output", "nowhere/c.csv"], 65, "does not exist"),
     ({}, ["--save", "o.csv"], 78, "--save o.csv: expected a name that ends in .npz, for the whole consensus; --output"),
@@ -340,3 +341,24 @@ def test_a_column_that_may_be_two_is_asked_for(run: Run) -> None:
     code, _, err = run("combine", "a.csv", "--truth", "t.csv")
     assert code == 65
     assert "t.csv: no column 'item'; found song, other, genre" in err
+
+
+OWN = """
+import hitl
+
+class Own(hitl.models.MajorityVote):
+    def fit(self, evidence, *, start=None):
+        found = hitl.models.MajorityVote().fit(evidence)
+        return hitl.Consensus(found.items, found.classes, found.probabilities, found.annotators, found.class_shares)
+"""
+
+
+def test_a_method_from_a_file_and_what_made_a_file(run: Run, tables: Path) -> None:
+    (tables / "own.py").write_text(OWN)
+    code, out, err = run("combine", "annotations.csv", "-m", "own.py:Own", "-o", "c.parquet", "--json")
+    assert code == 0, err
+    assert json.loads(out)["fit"]["method"] == "Own"
+    made = {key.decode(): value.decode() for key, value in parquet.read_schema("c.parquet").metadata.items()}
+    assert made["hitl.method"] == "Own"
+    assert made["hitl.settings"] == "{}"
+    assert run("combine", "annotations.csv", "-m", "own.py:Other")[0] == 78

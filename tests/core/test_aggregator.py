@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import clone
 
 import hitl
 from hitl.errors import BadSettings, BadTable
@@ -63,3 +64,10 @@ def test_errors_say_what_was_expected() -> None:
         hitl.Aggregator().fit(ANSWERS[["task", "label"]])
     with pytest.raises(BadSettings, match=r"did you mean 'majority'\?"):
         hitl.Aggregator("MajorityVote").fit(ANSWERS)
+
+
+def test_it_has_a_repr_a_clone_and_an_error_in_its_own_words() -> None:
+    made = hitl.Aggregator("dawid-skene", smoothing=0.1)
+    assert repr(made) == repr(clone(made)) == "Aggregator('dawid-skene', smoothing=0.1)"
+    with pytest.raises(BadTable, match=r"data: no column 'worker'; found task, who, label\. Rename the columns as in"):
+        made.fit(ANSWERS[["task", "worker", "label"]].rename(columns={"worker": "who"}))

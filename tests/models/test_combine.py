@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 
 import hitl
 from hitl.annotations import Annotations
+from hitl.consensus import Fit
 from hitl.errors import BadAnnotations, BadInput, BadSettings, BadTable, GuessedOrder
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner, OneCoin
@@ -229,3 +231,28 @@ def test_whatever_a_method_needs_can_be_given(method: str, kind: str, labels: An
 def test_an_item_without_a_place_in_a_sequence_is_named() -> None:
     with pytest.raises(BadInput, match=r"sequence: item .* has no place"):
         hitl.combine(LABELS, method="sequential-ibcc", sequence=EVIDENCE_TABLES["sequence"][1:])
+
+
+@dataclass(frozen=True)
+class Own:
+    """A method of a user, who did not think of the name, and may return anything."""
+
+    uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    returns: Any = None
+
+    def fit(self, evidence: Evidence, *, start: Any = None) -> Any:
+        found = hitl.models.MajorityVote().fit(evidence)
+        return replace(found, fit=Fit("unknown")) if self.returns is None else self.returns
+
+
+def test_a_method_of_a_user_has_its_name_and_must_return_a_consensus() -> None:
+    found = hitl.combine(LABELS, method=Own())
+    assert (found.fit.method, "Own: " in str(found)) == ("Own", True)
+    with pytest.raises(BadSettings, match=r"method Own: fit returned ndarray; expected a hitl\.Consensus"):
+        hitl.combine(LABELS, method=Own(np.zeros(3)))
+
+
+def test_a_table_of_a_model_without_items_says_which_column_is_missing() -> None:
+    table = {"song": ITEMS, **{f"p_{name}": P[:, j] for j, name in enumerate(CLASSES)}}
+    with pytest.raises(BadTable, match="probabilities 'model': no column 'item'; found song, p_"):
+        hitl.combine(LABELS, pd.DataFrame(table))

@@ -112,3 +112,12 @@ def test_labels_that_cannot_be_learned_from(y: Any, words: str) -> None:
         CrowdClassifier().fit([[1.0], [2.0]], y)
     with pytest.raises(BadSettings, match=r"did you mean 'vb-ibcc'\?"):
         CrowdClassifier(method="vbibcc").fit(X, Y)
+
+
+def test_rows_in_different_orders_are_refused() -> None:
+    inputs, answers = pd.DataFrame(X), pd.DataFrame(Y)
+    with pytest.raises(ValueError, match=r"the same index in different orders; expected one order: y\.loc\[X\.index\]"):
+        CrowdClassifier().fit(inputs.sample(frac=1, random_state=0), answers)
+    rows = inputs.index[::-1]
+    CrowdClassifier().fit(inputs.loc[rows], answers.loc[rows])
+    CrowdClassifier().fit(inputs, answers.set_axis(range(300, 600)))  # other names are matched by place

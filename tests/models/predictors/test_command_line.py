@@ -221,7 +221,7 @@ def stop(seen: list[str], fingerprint: str) -> None:
         (["-m", "clf.joblib", "--trust", "-o", "p.csv"], 65, "column 'twin'"),
         (["-m", "clf.joblib", "--trust", "--features", "a", "-o", "p.csv"], 65, "ValueError: X has 1 features"),
         (["-m", "clf.joblib", "--trust", "-o", "no/p.csv"], 65, "does not exist"),
-        (["-m", "clf.joblib", "--trust", "-o", "p.xls"], 65, "unknown table format"),
+        (["-m", "clf.joblib", "--trust", "-o", "p.xls"], 65, "p.xls: expected a file name that ends in one of .csv"),
         (
             ["-m", "mine:logistic", "--folds", "2", "--truth", "empty.csv", "-o", "p.csv", *FEATURES],
             65,

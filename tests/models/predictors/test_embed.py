@@ -78,7 +78,7 @@ def test_what_was_embedded_is_kept(run: Run, folder: Path) -> None:
         (["items.csv", "--text", "text", "--image", "text", "-o", "f.csv"], 78, "text and image exclude each other"),
         (["--text", "text", "-o", "f.csv"], 78, "either a table of items or --project"),
         (["items.csv", "--text", "text"], 78, "expected a file to write: --output"),
-        (["items.csv", "--text", "text", "-o", "f.txt"], 65, "unknown table format '.txt'"),
+        (["items.csv", "--text", "text", "-o", "f.txt"], 65, "f.txt: expected a file name that ends in one of .csv"),
         (["items.csv", "--text", "text", "-o", "items.csv"], 65, "items.csv is named twice"),
         (["items.csv", "--text", "txt", "-o", "f.csv"], 65, "no column 'txt'; found item, text, size, kind"),
         (["items.csv", "--text", "text", "--missing", "zero", "-o", "f.csv"], 2, "is not one of"),
