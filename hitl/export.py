@@ -53,9 +53,13 @@ def label_tables(judgement: Judgement, items: pa.Table, names: Mapping[str, str]
 
 
 def asked_table(asks: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """Return `Store.asks` with the user's own ids, and `since` as a column time (ISO 8601, UTC)."""
+    """Return `Store.asks` with the user's own ids, `since` as a column time (ISO 8601, UTC), and `labels` as consensus.
+
+    In a table of labels, the column `labels` is a number.
+    """
     columns = item_columns(asks.column("item").to_pylist(), names)
-    columns |= {name: asks.column(name) for name in asks.column_names if name not in ("item", "since")}
+    columns |= {name: asks.column(name) for name in asks.column_names if name not in ("item", "since", "labels")}
+    columns["consensus"] = asks.column("labels")
     columns["time"] = iso_8601(asks.column("since").to_numpy())
     return pa.table(columns)
 

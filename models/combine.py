@@ -18,7 +18,7 @@ from hitl.models.combiner import Combiner, name_of
 from hitl.models.mean_score import warn_of_guessed_order
 from hitl.models.registry import chosen
 from hitl.tables.align import alike
-from hitl.tables.columns import Table, as_typed_names, has_columns, table_of, with_names
+from hitl.tables.columns import Table, as_typed_names, has_columns, is_pandas, table_of, with_names
 from hitl.tables.in_memory import Predictions, Truth, is_named, predictions_tables, truth_table
 from hitl.tables.wide import items_of, melted
 
@@ -60,7 +60,7 @@ def combine(
         method: name of the method, as in `hitl combine --method`, or a method itself, as `hitl.models.DawidSkene()`.
         paper: True to use the settings of the method's paper instead of hitl's defaults.
         item, annotator, label, time: names of the columns; annotator=None if annotators have no ids.
-        classes: names of the classes; default: those in the tables.
+        classes: names of the classes; default: those of an ordered Categorical, or those in the tables.
         options: allowed answers, if there are others besides the classes; default: those in the tables.
         settings: settings of the named method's class, which override all defaults.
 
@@ -80,6 +80,9 @@ def combine(
     table = table_of(labels, "labels")
     models = _models(probabilities)
     known = None if truth is None else truth_table(truth, item, label)
+    given: Any = labels
+    if classes is None and is_pandas(given, "DataFrame") and label in given:
+        classes = given[label].cat.categories if getattr(given[label].dtype, "ordered", False) else None
     classes = None if classes is None else [*classes]
     columns: dict[str, Any] = {"annotator": annotator, "time": time}
     items: Sequence[Name] | None = None

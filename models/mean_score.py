@@ -58,10 +58,10 @@ class MeanScore:
         if self.scores is None:
             return
         if not isinstance(self.scores, Mapping):
-            raise BadSettings(f"combine.options.scores is {self.scores!r}; expected a number for each class")
+            raise BadSettings(f"setting scores is {self.scores!r}; expected a number for each class")
         for name, value in self.scores.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise BadSettings(f"combine.options.scores: the score of {name!r} is {value!r}; expected a number")
+                raise BadSettings(f"setting scores: the score of {name!r} is {value!r}; expected a number")
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Predict the class nearest to each item's mean score.

@@ -19,6 +19,7 @@ from hitl.connectors.exports.labels import Labels, labels_of
 from hitl.connectors.exports.records import kind_of, records
 from hitl.errors import BadTable
 from hitl.formatting import listed
+from hitl.tables.columns import BOXES_ELSEWHERE
 from hitl.tables.read import READ
 from hitl.tables.write import suffix_of
 
@@ -65,6 +66,8 @@ def read_export(
         return labels_of(next(iter(matching.values())), export, columns)
     if kind == "table" or suffix_of(path) in READ:
         return None
+    if {"images", "annotations", "categories"} <= names:
+        raise BadTable(f"{path}: COCO is not read. {BOXES_ELSEWHERE}")
     raise BadTable(
         f"{path}: no export that hitl knows; its records have the fields {listed(sorted(names)) or '(none)'}. Name the "
         f"format with --format, one of {', '.join(IMPORTERS)}; or save a table (.csv, .jsonl, .parquet) of item, "

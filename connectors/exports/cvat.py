@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hitl.connectors.exports.export import Answer, Export
+from hitl.errors import BadTable
+from hitl.tables.columns import BOXES_ELSEWHERE
 
 AUTOMATIC = ("auto", "consensus")
 """Sources of tags that no person has set."""
@@ -24,11 +26,12 @@ class CVAT:
     def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
         """Return True for the elements of CVAT."""
         tags = {element.get("tag") for element in first}
-        return kind == "xml" and "meta" in tags and not {"image", "track"}.isdisjoint(tags)
+        return kind == "xml" and not {"meta", "version"}.isdisjoint(tags) and not {"image", "track"}.isdisjoint(tags)
 
     def answers(self, export: Export) -> Iterator[Answer]:
         """Yield the tags of each image."""
         assignees: dict[str, str] = {}
+        tagged = False
         for record in export.records():
             element = record.fields
             if element["tag"] == "meta":
@@ -41,10 +44,13 @@ class CVAT:
                     automatic = sum(tag["tag"] == "tag" for tag in inside) - len(tags)
                     export.skipped["tag that was set automatically|tags that were set automatically"] += automatic
                     export.skipped["shape"] += sum(tag["tag"] != "tag" for tag in inside)
+                    tagged |= bool(tags)
                     who = assignees.get(record.source) or record.source
                     yield Answer(item, "tag", who, tuple(tag["label"] for tag in tags))
             elif element["tag"] == "track":
                 export.skipped["track"] += 1
+        if not tagged and (export.skipped["shape"] or export.skipped["track"]):
+            raise BadTable(f"{export.path}: holds shapes and no tags. {BOXES_ELSEWHERE}")
 
 
 def _assignee(meta: Mapping[str, Any]) -> str:

@@ -25,7 +25,8 @@ class Doccano:
         """Return True for records with a text, an image or a file, and lists of labels."""
         about = not {"text", "data", "filename"}.isdisjoint(names)
         marks = {"Comments", "annotation_approver"} & names
-        listed = any(isinstance(fields.get(name), list) for fields in first for name in LABELS)
+        tasks = any(isinstance(fields.get("data"), dict) for fields in first)  # of Label Studio
+        listed = not tasks and any(isinstance(fields.get(name), list) for fields in first for name in LABELS)
         return kind == "json" and about and listed and (bool(marks) or names <= {"id", "text", "data", "meta", *LABELS})
 
     def answers(self, export: Export) -> Iterator[Answer]:

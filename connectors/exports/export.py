@@ -74,6 +74,7 @@ class Export:
         records: returns an iterator over the records, from the beginning.
         question: question that the user chose, or None.
         item: field that the user chose to name the items, or None for the importer's own.
+        item_field: field in which the importer found the names of the items, if not its usual one.
         skipped: what was left out -> how often.
         problems: messages about unreadable records, as keys.
         repaired: what was repaired -> in how many answers.
@@ -84,6 +85,7 @@ class Export:
     records: Callable[[], Iterator[Record]]
     question: str | None = None
     item: str | None = None
+    item_field: str | None = None
     skipped: Counter[str] = field(default_factory=Counter)
     problems: dict[str, None] = field(default_factory=dict)
     repaired: Counter[str] = field(default_factory=Counter)

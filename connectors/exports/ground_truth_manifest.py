@@ -32,7 +32,8 @@ class Manifest:
 
 
 def _consolidated(export: Export, fields: Mapping[str, Any]) -> Iterator[Answer]:
-    item = export.item_of(fields, fields.get("source-ref") or fields.get("source"))
+    export.item_field = "source-ref" if fields.get("source-ref") else "source"
+    item = export.item_of(fields, fields.get(export.item_field))
     for name, metadata in fields.items():
         if not name.endswith(METADATA):
             continue

@@ -24,7 +24,7 @@ class LabelStudioTable:
 
     def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
         """Return True for records with the fields that Label Studio adds."""
-        return {"id", "annotator", "annotation_id", "lead_time"} <= names
+        return {"id", "annotation_id", "lead_time"} <= names
 
     def answers(self, export: Export) -> Iterator[Answer]:
         """Yield the answers in the fields of controls. In JSON-MIN, they are between "id" and "annotator"."""
@@ -33,8 +33,9 @@ class LabelStudioTable:
         for record in export.records():
             fields = list(record.fields)
             names |= dict.fromkeys(fields)
-            if export.kind == "json" and "id" in fields and "annotator" in fields:
-                controls |= dict.fromkeys(fields[fields.index("id") + 1 : fields.index("annotator")])
+            end = "annotator" if "annotator" in fields else "annotation_id"
+            if export.kind == "json" and "id" in fields and end in fields:
+                controls |= dict.fromkeys(fields[fields.index("id") + 1 : fields.index(end)])
             controls |= dict.fromkeys(name for name, cell in record.fields.items() if _entries(name, cell, marked=True))
         candidates = [name for name in names if name not in OWN]
         columns = answer_columns(export, "id", candidates, [name for name in controls if name not in OWN])

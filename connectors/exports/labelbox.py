@@ -23,13 +23,15 @@ class Labelbox:
         for record in export.records():
             with export.part(record):
                 row = record.fields["data_row"]
-                named = row.get("global_key") or row.get("external_id") or row.get("id")
-                item = export.item_of(record.fields, named)
+                export.item_field = next((name for name in ("global_key", "external_id") if row.get(name)), "id")
+                item = export.item_of(record.fields, row.get(export.item_field))
                 export.skipped["prediction"] += len(record.fields.get("experiments") or ())
-                for project in (record.fields.get("projects") or {}).values():
-                    for label in project.get("labels") or ():
-                        with export.part(record, f"label {label.get('id')}"):
-                            yield from list(_answers(export, item, label))
+                projects = (record.fields.get("projects") or {}).values()
+                labels = [label for project in projects for label in project.get("labels") or ()]
+                export.skipped["data row without labels|data rows without labels"] += not labels
+                for label in labels:
+                    with export.part(record, f"label {label.get('id')}"):
+                        yield from list(_answers(export, item, label))
 
 
 def _answers(export: Export, item: str, label: Mapping[str, Any]) -> Iterator[Answer]:

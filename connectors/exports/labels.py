@@ -89,7 +89,7 @@ def _summary(
     if named == {None}:
         people = f"no {who} named"
     what, key = importer.items
-    items = f"{counted(len({answer.item for answer in answers}), what)} ({export.item or key})"
+    items = f"{counted(len({answer.item for answer in answers}), what)} ({export.item or export.item_field or key})"
     known = f"; {counted(truth.num_rows, 'known answer')}" if truth is not None else ""
     return (
         f"{export.path.name}: read as {importer.title}: {items}, {people}, question {question!r}{known}{_about(export)}"

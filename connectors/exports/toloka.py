@@ -31,8 +31,9 @@ class Toloka:
                 export.skipped[f"{status.lower()} assignment"] += 1
                 continue
             with export.part(record):
-                inputs = [str(value) for name, value in row.items() if name.startswith(INPUT) and value is not None]
-                item = export.item_of(row, row.get(TASK) or " | ".join(inputs))
+                inputs = {name: str(row[name]) for name in row if name.startswith(INPUT) and row[name] is not None}
+                item = export.item_of(row, row.get(TASK) or " | ".join(inputs.values()))
+                export.item_field = None if row.get(TASK) else ", ".join(inputs)
                 who, time = text_of(row.get(WORKER)), row.get("ASSIGNMENT:submitted")
                 for name, cell in row.items():
                     values, several = _values(cell)

@@ -45,6 +45,8 @@ ONE_NAME = (
     "name another column (--label, source.label)"
 )
 
+BOXES_ELSEWHERE = "Boxes on images are combined in projects of Label Studio, and in Python (hitl.kinds.boxes)"
+
 _UNPARSED = re.compile(r"Failed to parse string: '(.*)' as a scalar of type ", re.DOTALL)
 _DECIMAL_COMMA = re.compile(r"'[+-]?\d+,\d+'")
 _WHOLE_NUMBER = r"^(-?[1-9]\d{0,14}|0)\.0+$"
@@ -64,6 +66,9 @@ def row_number(row: int) -> str:
 
 def table_of(given: Any, where: str = "the table") -> pa.Table:
     """Convert a table to Arrow, text to `string` and NaN to null. Raise BadTable, naming `where`, for anything else."""
+    twice = repeated([*given.columns]) if is_pandas(given, "DataFrame") else None
+    if twice is not None:
+        raise BadTable(f"{where}: column {twice!r} appears twice; expected one column of each name")
     try:
         table = _table(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
@@ -142,10 +147,7 @@ def unread_boxes(columns: Collection[str]) -> str | None:
     """Return a message if there are columns of boxes on images, because they are not read. Otherwise return None."""
     if not {"x", "y", "width", "height"} <= set(columns):
         return None
-    return (
-        "the columns x, y, width and height are not read: each row is a label of a whole item; hitl combines boxes on "
-        "images in projects of Label Studio, and in Python (hitl.kinds.boxes)"
-    )
+    return "the columns x, y, width and height are not read: each row is a label of a whole item. " + BOXES_ELSEWHERE
 
 
 def unread_parts(columns: Collection[str]) -> str | None:

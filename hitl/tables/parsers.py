@@ -235,6 +235,8 @@ def _json_column(name: str, values: list[Any]) -> pa.Array:
         kinds = {type(value) for value in values if value is not None}
         if kinds == {int, float}:
             return pa.array([None if value is None else float(value) for value in values])
+        if str in kinds and kinds <= {str, int, float}:  # "1" and 1 are one name
+            return pa.array([value if value is None or type(value) is str else json.dumps(value) for value in values])
         if kinds != {int}:
             raise ValueError(f"column {name!r}: {error}") from None
     try:

@@ -17,19 +17,19 @@ def require_between(setting: str, value: Any, low: float, high: float = math.inf
     """Raise BadSettings, naming the setting, unless low < value < high."""
     if not isinstance(value, Real) or not low < float(value) < high:
         above = f"a number above {low:g}" + ("" if math.isinf(high) else f" and below {high:g}")
-        raise BadSettings(f"combine.options.{setting} is {value!r}; expected {above}")
+        raise BadSettings(f"setting {setting} is {value!r}; expected {above}")
 
 
 def require_whole(setting: str, value: Any, least: int) -> None:
     """Raise BadSettings, naming the setting, unless the value is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise BadSettings(f"combine.options.{setting} is {value!r}; expected a whole number of at least {least}")
+        raise BadSettings(f"setting {setting} is {value!r}; expected a whole number of at least {least}")
 
 
 def require_one_of(setting: str, value: Any, names: tuple[str, ...]) -> None:
     """Raise BadSettings, naming the setting, unless the value is one of these names."""
     if value not in names:
-        raise BadSettings(f"combine.options.{setting} is {value!r}; expected one of {listed(names)}")
+        raise BadSettings(f"setting {setting} is {value!r}; expected one of {listed(names)}")
 
 
 def at_least_0(setting: str, value: Any, high: float = math.inf) -> None:

@@ -73,7 +73,7 @@ class NetworkPredictor:
             output = self.module(inputs)
         output = getattr(output, "logits", output)
         if not torch.is_tensor(output):
-            raise BadInput(f"--model: it returns {type(output).__name__}; expected a tensor (items, classes)")
+            raise BadInput(f"the model returns {type(output).__name__}; expected a tensor (items, classes)")
         return output.to("cpu", torch.float64).numpy()
 
     def _images(self, batch: Batch, rows: npt.NDArray[np.intp]) -> dict[int, Any]:

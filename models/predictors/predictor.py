@@ -58,7 +58,7 @@ def fitted(estimator: Any, classes: Sequence[str] | None) -> EstimatorPredictor:
     labels = getattr(estimator, "classes_", None)
     if labels is None:
         raise BadSettings(
-            f"--model: {type(estimator).__name__} is not fitted (it has no classes_); fit it first, or give it labels "
+            f"the model {type(estimator).__name__} is not fitted (it has no classes_); fit it first, or give it labels "
             "with --folds and --truth"
         )
     own = tuple(class_name(label) for label in labels)
@@ -73,7 +73,7 @@ def require_probabilities(estimator: Any) -> None:
     """Raise BadSettings unless the estimator has `predict_proba`."""
     if not hasattr(estimator, "predict_proba"):
         raise BadSettings(
-            f"--model: {type(estimator).__name__} has no predict_proba; wrap it, for instance in CalibratedClassifierCV"
+            f"the model {type(estimator).__name__} has no predict_proba; wrap it, such as in CalibratedClassifierCV"
         )
 
 

@@ -123,3 +123,10 @@ def test_lists_are_refused_with_place_and_flag(run: Run) -> None:
     assert code == 65
     assert 'a.csv, line 3, column \'label\': ["dog", "cat"] is a list' in err
     assert "--label" in err
+
+
+def test_text_and_numbers_in_one_column_of_json_lines(run: Run) -> None:
+    rows = [("a", "x", "1"), ("a", "y", 1), ("b", "y", None), ("b", "x", 2), (3, "x", 2.0)]
+    lines = [json.dumps(dict(zip(("item", "annotator", "label"), row, strict=True))) for row in rows]
+    Path("a.jsonl").write_text("\n".join(lines))
+    assert combined(run, "a.jsonl")[0] == {"a": "1", "b": "2", "3": "2"}

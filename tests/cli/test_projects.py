@@ -146,7 +146,7 @@ def test_an_export_of_tables_says_what_labels_rest_on_and_reads_back(run: Run, p
     assert run("combine", "raw.csv", "--time", "time", "--truth", "labels.csv")[0] == 0
     assert run("export", "labels.csv", "--asked", "asked.csv")[0] == 0
     asked = read_table("asked.csv")
-    names = ["item", "cycle", "annotator", "probability", "check", "audit", "done", "labels", "time"]
+    names = ["item", "cycle", "annotator", "probability", "check", "audit", "done", "consensus", "time"]
     assert asked.column_names == names
     assert set(asked["probability"].to_pylist()) == {"1"}
     assert all(time.endswith("Z") for time in asked["time"].to_pylist())

@@ -256,3 +256,12 @@ def test_a_table_of_a_model_without_items_says_which_column_is_missing() -> None
     table = {"song": ITEMS, **{f"p_{name}": P[:, j] for j, name in enumerate(CLASSES)}}
     with pytest.raises(BadTable, match="probabilities 'model': no column 'item'; found song, p_"):
         hitl.combine(LABELS, pd.DataFrame(table))
+
+
+def test_an_ordered_categorical_keeps_its_order_and_a_column_twice_is_named() -> None:
+    frame = pd.DataFrame({"item": [1, 1, 2, 3], "annotator": list("abaa"), "label": ["low", "low", "high", "middle"]})
+    order = pd.CategoricalDtype(["low", "middle", "high"], ordered=True)
+    assert hitl.combine(frame.astype({"label": order}), method="mean-score").classes == ("low", "middle", "high")
+    twice = pd.concat([frame, frame[["label"]]], axis=1)
+    with pytest.raises(BadTable, match="labels: column 'label' appears twice"):
+        hitl.combine(twice)

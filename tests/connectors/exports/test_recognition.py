@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -171,3 +172,56 @@ def test_the_line_of_a_bad_row_of_a_table_is_named(tmp_path: Path) -> None:
     labels = read(tmp_path, [zoo(), zoo(who="v", annotations="[broken")], "c.csv")
     assert labels.problems == ["line 3: Expecting value: line 1 column 2 (char 1)"]
     assert answers(labels) == {("10", "w"): "Yes"}
+
+
+LABELBOX = [
+    {"data_row": {"id": "d", "external_id": f"e{n}"}, "projects": {"p": {"labels": [
+        {"id": "l", "label_details": {"created_by": "ann"}, "annotations": {
+            "classifications": [{"name": "kind", "radio_answer": {"name": label}}]}}]}}}
+    for n, label in enumerate(("cat", "dog"))
+]  # fmt: skip
+TASKS = [{"id": n, "data": {"text": "x"}, "annotations": [
+    {"completed_by": 1, "result": [{"from_name": "t", "type": "choices", "value": {"choices": [label]}}]}]}
+    for n, label in enumerate(("cat", "dog"))
+]  # fmt: skip
+MIN = [{"text": "x", "id": n, "topic": label, "annotation_id": n, "lead_time": 2.0}
+    for n, label in enumerate(("cat", "dog"))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.tsv", [{"INPUT:image": n, "OUTPUT:result": label, "ASSIGNMENT:worker_id": "w"}
+            for n, label in ((1, "cat"), (2, "dog"))], "2 tasks (INPUT:image)"),
+        ("a.json", [*LABELBOX, {"data_row": {"external_id": "e9"}, "projects": {"p": {"labels": []}}}],
+            "2 data rows (external_id), 1 annotator (created_by), question 'kind'; skipped: 1 data row without labels"),
+        ("a.jsonl", [{"source": name, "lab": 0, "lab-metadata": {"class-name": name, "job-name": "j"}}
+            for name in ("cat", "dog")], "2 items (source)"),
+        ("a.json", TASKS, "read as Label Studio JSON: 2 tasks (id)"),
+        ("a.json", MIN, "read as Label Studio JSON-MIN or CSV: 2 tasks (id), no annotator named, question 'topic'"),
+    ],
+)  # fmt: skip
+def test_what_an_export_has_is_named_as_it_is_there(
+    run: Run, tmp_path: Path, name: str, content: Any, told: str
+) -> None:
+    write(tmp_path, content, name)
+    code, _, err = run("combine", name, "--method", "majority")
+    assert (code, told in err) == (0, True), err
+
+
+IMAGE = '<image name="a.jpg"><box label="cat"/></image>'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.xml", f"<annotations><version>1.1</version>{IMAGE}</annotations>"),
+        ("a.xml", f"<annotations><meta><task/></meta>{IMAGE}</annotations>"),
+        ("a.json", '{"images": [], "annotations": [], "categories": []}'),
+    ],
+)
+def test_boxes_are_said_to_be_read_elsewhere(run: Run, tmp_path: Path, name: str, content: str) -> None:
+    write(tmp_path, content, name)
+    code, _, err = run("combine", name)
+    assert (code, "Boxes on images are combined in projects of Label Studio, and in Python" in err) == (65, True), err

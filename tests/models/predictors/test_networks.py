@@ -98,7 +98,7 @@ def test_answers_in_other_forms() -> None:
         (lambda _: torch.zeros(2, 3), r"output of shape \(2, 3\); expected \(2, 2\)"),
         (lambda _: torch.full((2, 2), torch.nan), "answers NaN for item 'i0'"),
         (lambda _: torch.tensor([[0.0, torch.inf], [0.0, 0.0]]), r"row 0 \(item 'i0'\) is not finite"),
-        (lambda _: (torch.zeros(2, 2),), "it returns tuple; expected a tensor"),
+        (lambda _: (torch.zeros(2, 2),), "the model returns tuple; expected a tensor"),
         (lambda x: x @ torch.zeros(9, 2), r"items 0 to 1 \(the first is 'i0'\): RuntimeError"),
     ],
 )

@@ -75,5 +75,5 @@ def test_from_the_prior_is_not_from_the_votes() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(3), 40, 6, 3)
     prior, votes = (VBIBCC(shared=False, begin=begin, max_iterations=1).fit(evidence) for begin in ("prior", "votes"))
     assert np.abs(prior.probabilities - votes.probabilities).max() > 1e-4
-    with pytest.raises(BadSettings, match=r"combine\.options\.begin is 'above'; expected one of votes, prior"):
+    with pytest.raises(BadSettings, match=r"setting begin is 'above'; expected one of votes, prior"):
         VBIBCC(begin="above")
