@@ -30,8 +30,8 @@ ANNOTATION_COLUMNS = (
     "Name its columns with --item, --annotator, --label and --time; --anonymous says that no annotator has an id. A "
     "table with one column per annotator needs only --item, a column of item ids"
 )
-TRUTH_COLUMNS = "Name its columns with --item and --label, which are the same in all files"
-ITEM_COLUMN = "Name its column of items with --item, which is the same in all files"
+TRUTH_COLUMNS = "Name its columns like those of the annotations, or item and label"
+ITEM_COLUMN = "Name its column of items like that of the annotations, or item"
 
 
 @dataclass(frozen=True)
