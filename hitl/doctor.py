@@ -62,7 +62,7 @@ def checks(config: Path) -> Iterator[Check]:
             yield Check("annotations", not note.is_skip, f"{note.where}: {note.why}", fix if note.is_skip else "")
         yield from _crew(settings, store, connector)
         for line in orders_of_others(store, settings.name, connector):
-            problem, _, fix = line.partition(": ")
+            problem, _, fix = line.partition(". ")
             yield Check("other projects", False, problem, fix)
         yield _outbox(settings, store)
         yield from _skills(settings, store)

@@ -89,9 +89,9 @@ def questions_of(
 ) -> dict[str, dict[str, Any]]:
     """Return the progress of each question that annotators answer, as JSON values.
 
-    Its keys: items; done, with reasons; known; asked, the open items with a waiting question; stuck, the open items
-    that nobody is left to answer, and the unlabeled among them; below, the items below the target, open or at the label
-    limit; lower, a target that would finish a good part of the stuck ones, and how many; the expected accuracy.
+    Its keys: items; done, with reasons; known; stuck, the open items that no one is left to answer, and the unlabeled
+    among them; asked, the other open items with a waiting question; below, the items below the target, open or at the
+    label limit; lower, a target that would finish a good part of the stuck ones, and how many; the expected accuracy.
     """
     asked, stuck_n = {ask.item for ask in plan.asks}, nobody_left(pool, crew)
     asked_n = np.zeros(len(pool.items), dtype=bool)
@@ -106,7 +106,7 @@ def questions_of(
             "done": len(part.done),
             "reasons": dict(Counter(part.done.why)),
             "known": int(part.known.sum()),
-            "asked": int((part.open & asked_n).sum()),
+            "asked": int((part.open & asked_n & ~stuck).sum()),
             "stuck": int(stuck.sum()),
             "unlabeled": int((stuck & (part.labels == 0)).sum()),
             "below": int(part.below.sum()),
@@ -265,7 +265,11 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
     lines = []
     if metrics.get("expected"):
         expected = rules.Expected(**metrics["expected"])
-        lines.append(_accuracy(expected))
+        questions = metrics["questions"]
+        if len(questions) > 1:
+            lines += [f"{name}: {_accuracy(rules.Expected(**one['expected']))}" for name, one in questions.items()]
+        else:
+            lines.append(_accuracy(expected))
         if not expected.checked and not metrics.get("corrected", True):
             lines.append(TOO_SURE)
         if metrics.get("audit"):

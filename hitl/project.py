@@ -136,9 +136,8 @@ def orders_of_others(store: Store, project: str, connector: Connector) -> tuple[
     if connector.marks() <= {store.mark(project)}:
         return ()
     return (
-        "another hitl project, with a store of its own, has ordered the tasks of this project on the platform, and the "
-        "two overwrite each other's order and tabs: keep one hitl.toml and one store for it. If the other store is "
-        "gone, the next push replaces its order",
+        "Another hitl store also orders the tasks of this project, and the two overwrite each other's order and tabs. "
+        "Keep one hitl.toml and one store per project. If the other store is gone, the next push replaces its order.",
     )
 
 

@@ -200,8 +200,8 @@ def stored_in_words(counts: Mapping[str, int]) -> str:
     said = [counted(counts["items"], "item"), counted(counts["labels"], "label")]
     said[1] += f" of {counted(active, 'annotator')}" if active else ""
     said += [counted(counts[key], word) for key, word in (("skips", "skip"),) if counts.get(key)]
-    said += [f"known truth of {counted(counts['gold'], 'item')}"] if counts.get("gold") else []
-    said += [f"{counted(counts['predictions'], 'prediction')} of models"] if counts.get("predictions") else []
+    said += [counted(counts["gold"], "gold item")] if counts.get("gold") else []
+    said += [f"{counted(counts['predictions'], 'prediction')} by models"] if counts.get("predictions") else []
     return ", ".join(said)
 
 

@@ -79,8 +79,7 @@ def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
 def nobody_left(pool: PoolState, crew: Crew) -> npt.NDArray[np.bool_]:
     """Return (N,) True for open items that no one in the crew may answer, because of earlier answers, skips or skills.
 
-    If the crew has no names, everybody who has labeled anything counts, and either all open items are True or none,
-    because others may still join.
+    If the crew has no names, these are the items that everyone who has labeled anything has answered or skipped.
     """
     rows, left = pool.open_rows, np.zeros(len(pool.items), dtype=bool)
     active = {given.annotators[k] for given in pool.annotations for k in np.flatnonzero(given.labels_per_annotator)}
@@ -88,7 +87,7 @@ def nobody_left(pool: PoolState, crew: Crew) -> npt.NDArray[np.bool_]:
     row = places_of(pool.items, (item for _, item in crew.never))
     np.add.at(answered_n, [row[item] for _, item in crew.never if item in row], 1)
     if not crew.names:
-        left[rows] = bool(active) and bool((answered_n[rows] >= len(active)).all())
+        left[rows] = bool(active) & (answered_n[rows] >= len(active))
         return left
     if not (crew.needs or crew.only):  # then items with few answers and skips still have annotators left
         rows = rows[answered_n[rows] >= len(crew.names)]

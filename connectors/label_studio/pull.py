@@ -330,8 +330,8 @@ def imported_truth(count: int) -> str:
     """Explain that `count` annotations are ground truth because of how they were imported, and what to do about it."""
     are = "annotation is" if count == 1 else "annotations are"
     return (
-        f"{count:,} imported {are} known truth and no answers of annotators, as Label Studio takes them unless an "
-        'import says "ground_truth": false. If they are answers, import them again with it, or unset it (guide: Give '
+        f"{count:,} imported {are} taken as gold (ground truth), because Label Studio marks imports as such unless "
+        'they say "ground_truth": false. If they are answers by annotators, unset it or import them again (guide: Give '
         "known truth)"
     )
 

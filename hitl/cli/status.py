@@ -55,7 +55,7 @@ def words(status: Status) -> list[str]:
         head = f"The last pull found {counted(len(status.problems), 'problem')}. Fix them at their source; the next run"
         lines += _listed(f"{head} reads them again:", status.problems)
     if status.left_out:
-        lines += _listed("The last run left out:", status.left_out)
+        lines += _listed("Notes from the last run:", status.left_out)
     if status.pending:
         first = "" if status.failure is None else "; fix the failure first"
         operations = f"{counted(sum(status.pending.values()), 'operation')} ({_kinds(status.pending)})"

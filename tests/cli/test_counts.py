@@ -28,7 +28,7 @@ MODEL = "item,p_cat,p_dog\n" + "".join(f"{n},0.6,0.4\n" for n in range(7))
 
 @pytest.fixture
 def project(run: Run, tmp_path: Path) -> Path:
-    """12 items, 36 labels of 3 annotators, a skip, known truth of 2 items, a model that predicts 7."""
+    """12 items, 36 labels of 3 annotators, a skip, 2 gold items, a model that predicts 7."""
     (tmp_path / "annotations.csv").write_text("\n".join(["item,annotator,label", *ROWS, "0,dee,"]) + "\n")
     (tmp_path / "truth.csv").write_text("item,label\n0,dog\n1,cat\n")
     (tmp_path / "probabilities_net.csv").write_text(MODEL)
@@ -36,7 +36,7 @@ def project(run: Run, tmp_path: Path) -> Path:
     return tmp_path
 
 
-WORDS = "12 items, 36 labels of 3 annotators, 1 skip, known truth of 2 items, 7 predictions of models"
+WORDS = "12 items, 36 labels of 3 annotators, 1 skip, 2 gold items, 7 predictions by models"
 
 
 def test_every_command_says_the_same_number_of_labels(run: Run, project: Path) -> None:

@@ -298,7 +298,7 @@ def test_what_a_cycle_had_to_go_on_without_is_shown(folder: Path, store: Store) 
     report = cycle.run(ours, store, Tables(folder), now=NOON)
     left_out = status_of(ours, store).left_out
     assert report.pulled.problems == left_out
-    assert f"The last run left out:\n  {left_out[0]}\n" in status_text(ours, store, NOON)
+    assert f"Notes from the last run:\n  {left_out[0]}\n" in status_text(ours, store, NOON)
 
 
 def test_a_push_that_was_cut_short_is_shown(folder: Path, store: Store) -> None:
@@ -362,6 +362,6 @@ def test_a_store_notices_the_order_of_another_store_and_not_its_own(folder: Path
             assert "another hitl project" not in said_by(store)
             with store.lease("p") as lease:
                 cycle.record(lease, settings(), store, cycle.judge(settings(), store, platform.questions()))
-        assert "another hitl project, with a store of its own" in said_by(theirs)
+        assert "Another hitl store also orders" in said_by(theirs)
         assert orders_of_others(theirs, "p", platform) == ()
-        assert "another hitl project, with a store of its own" in said_by(store)
+        assert "Another hitl store also orders" in said_by(store)

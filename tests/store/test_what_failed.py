@@ -47,7 +47,7 @@ def test_status_reads_it_all(store: Store) -> None:
     for said in (
         "The last push was interrupted",
         "reads them again:\n  task 7: no label\n",
-        "The last run left out:\n  no user 'ann'\n",
+        "Notes from the last run:\n  no user 'ann'\n",
         "3 operations (questions of 2 annotators, order). `hitl push` or the next run sends them",
     ):
         assert said in text

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.special import softmax
 
+from hitl.active.stopping.rules import OPEN, item_states
 from hitl.annotations import Floats, Ints, Name
 from hitl.connectors.label_studio.predictions import SUGGESTS
 from hitl.errors import BadEvidence, IgnoredEvidence
@@ -33,7 +34,7 @@ from hitl.models.registry import chosen
 from hitl.operations import consensus_rows, named_plan, named_result
 from hitl.plan import DoneItems
 from hitl.platform import silent
-from hitl.project import combined, is_over, item_names, one_fit, stored_evidence, stored_questions
+from hitl.project import budget_of, combined, is_over, item_names, one_fit, stored_evidence, stored_questions
 from hitl.report.contents import QuestionPage
 from hitl.report.measures import contested, typical_confusions
 from hitl.report.stored import text_of
@@ -199,8 +200,14 @@ class Snapshot(_Prepared):
         return {key: row for row, key in enumerate(self.keys)}
 
     @cached_property
+    def is_done_in(self) -> dict[str, Mask]:
+        """Question -> (N,) mask of items that are done in this question."""
+        budget = budget_of(self.settings)
+        return {name: item_states(view.evidence, view.consensus, budget) != OPEN for name, view in self.views.items()}
+
+    @cached_property
     def is_done(self) -> Mask:
-        """(N,) mask of items that are done according to the plan."""
+        """(N,) mask of items that are done according to the plan, in all questions."""
         done = np.zeros(len(self.keys), bool)
         if self.plan is not None:
             rows = [self.item_place.get(str(item), NOWHERE) for item in DoneItems.of(self.plan.done).items]

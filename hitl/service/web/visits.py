@@ -134,7 +134,8 @@ def page(
     if form == "json":
         return JSONResponse(json_value({**facts, "rows": list(rows)}))
     if form == "csv":
-        letters = (letter if letter.isascii() and letter.isalnum() else "-" for letter in title.lower())
+        name = " ".join(filter(None, (project, facts.get("question"), title))).lower()
+        letters = (letter if letter.isascii() and letter.isalnum() else "-" for letter in name)
         headers = {"Content-Disposition": f'attachment; filename="{"".join(letters)}.csv"'}
         return Response(as_csv(rows, columns), media_type="text/csv; charset=utf-8", headers=headers)
     drawn = json.dumps(json_value(figures or {}), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hitl.active.pending.blockers import waiting_for_absent, why_not_asked, why_nothing_is_asked
+from hitl.active.pending.blockers import nobody_left, waiting_for_absent, why_not_asked, why_nothing_is_asked
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
+from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
@@ -129,3 +130,13 @@ def test_annotators_without_questions_are_named_with_the_reason() -> None:
     assert why_not_asked([known], Plan((), (), 4), crew, OPEN) == {}
     lines = outlook(metrics_of([known], plan, crew, OPEN))
     assert any(line.startswith("No questions for 2: no capacity") for line in lines)
+
+
+def test_a_crew_without_names_is_stuck_on_what_everyone_has_answered() -> None:
+    """Items 0 and 2 have answers of both annotators; a third may still join, so the others can be asked."""
+    annotations = Annotations.from_matrix(np.array([[0, 1], [1, -1], [1, 0], [-1, -1]]), classes=("cat", "dog"))
+    evidence = Evidence(annotations)
+    pool = PoolState.of([(evidence, DefaultCombiner().fit(evidence))], OPEN)
+    assert nobody_left(pool, Crew()).tolist() == [True, False, True, False]
+    assert nobody_left(pool, Crew(never=frozenset({(1, 3)}))).tolist() == [True, False, True, False]
+    assert nobody_left(pool, Crew(never=frozenset({(1, 1)}))).tolist() == [True, True, True, False]

@@ -136,6 +136,6 @@ def test_two_stores_that_plan_one_project_notice(make_project: Callable[..., Pro
         assert cycle.run(settings, ours, connect(project)).pulled.problems == ()
         assert projects.orders_of_others(ours, settings.name, connect(project)) == ()
         (warned,) = cycle.run(settings, theirs, connect(project)).pulled.problems
-        assert warned.startswith("another hitl project, with a store of its own, has ordered the tasks")
+        assert warned.startswith("Another hitl store also orders the tasks")
         assert projects.orders_of_others(theirs, settings.name, connect(project)) == ()
         assert projects.orders_of_others(ours, settings.name, connect(project)) == (warned,)

@@ -27,7 +27,7 @@ from hitl.store.store import SavedView
 
 router = pages("items")
 
-COLUMNS = ("item", "text", "label", "confidence", "labels", "contested", "changed", "truth")
+COLUMNS = ("item", "text", "label", "confidence", "labels", "done", "contested", "changed", "truth")
 VIEW = ("name", "address", "by", "since")  # columns of a saved view
 
 CHANGED = 0.1  # an item counts as changed if its probabilities moved by more than this since the last run
@@ -167,6 +167,7 @@ def line(snapshot: Snapshot, view: QuestionView, n: int) -> dict[str, Any]:
         "label": str(consensus.classes[consensus.codes[n]]) if view.has_label[n] else None,
         "confidence": float(consensus.confidence[n]) if view.has_label[n] else None,
         "labels": int(view.evidence.annotations.labels_per_item[n]),
+        "done": bool(snapshot.is_done_in[view.page.name][n]),
         "contested": bool(view.is_contested[n]),
         "changed": round(float(view.changed[n]), 4),
         "truth": None if view.truth[n] < 0 else str(consensus.classes[view.truth[n]]),

@@ -60,15 +60,15 @@ def test_the_first_pull_and_the_doctor_say_it_and_the_advice_works(
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
         first = cycle.run(settings, store, connect(project)).pulled
         (told,) = first.problems
-        assert told.startswith("6 imported annotations are known truth and no answers of annotators")
-        assert "import them again with it, or unset it" in told
+        assert told.startswith("6 imported annotations are taken as gold")
+        assert "unset it or import them again" in told
         assert cycle.run(settings, store, connect(project)).pulled.problems == ()
         found = truth(project)
         assert not found.ok
         first_two = ", ".join(f"3 of {project.people[k].email}" for k in (0, 1))
         assert f"6 annotations are known truth ({first_two}), beside 0 answers" in found.detail
         assert "6 imported annotations are known truth" in found.detail
-        assert found.fix.startswith("If they are answers, import them again with it, or unset it")
+        assert found.fix.startswith("If they are answers, unset it or import them again")
         if cure == "unset":
             unset_all(project)
         else:

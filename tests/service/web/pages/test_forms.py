@@ -35,7 +35,9 @@ def test_json_and_csv_have_the_same_rows(served: Served, address: str) -> None:
     rows = served.json(address)["rows"]
     table = served.client.get(address, params={"format": "csv"})
     assert table.headers["content-type"].startswith("text/csv")
-    assert "attachment" in table.headers["content-disposition"]
+    assert table.headers["content-disposition"].startswith(
+        f'attachment; filename="p{"-" if "/p" in address[1:] else "rojects"}'
+    )
     header = table.text.splitlines()[0].replace('"', "").split(",")
     assert set(header) >= PAGES[address]
     found = served.csv(address)

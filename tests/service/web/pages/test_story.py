@@ -132,4 +132,4 @@ def test_the_page_says_it(served: Served) -> None:
     page = served.html("/projects/p/items/item%203")
     assert f"{told['answers_that_turn_it']} more answer" in page
     assert "Gold item: the right answer is cat" in served.html("/projects/p/items/item%204")
-    assert "Nobody has labeled it yet" in served.html("/projects/p/items/item%2011")
+    assert "Nobody has answered yet" in served.html("/projects/p/items/item%2011")
