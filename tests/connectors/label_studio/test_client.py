@@ -21,7 +21,6 @@ from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import BadSettings, LeaseLost, MissingExtra, Refused, Unreachable
 from hitl.platform import Operation
-from tests.command_line import Run
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
 
 URL = "http://label-studio.example"
@@ -96,18 +95,6 @@ def test_a_server_that_comes_back_is_waited_for() -> None:
 def test_nobody_listens() -> None:
     with pytest.raises(Unreachable, match=r"did not answer GET .*source\.url is its address; then give the same comm"):
         Client("http://127.0.0.1:9", TOKEN).get("/api/version/")
-
-
-def test_the_command_line_says_that_it_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each wait is a line, once for all threads; at the end stands what to do."""
-    monkeypatch.setattr(client_module, "WAITS", (0.6, 0.6))
-    monkeypatch.setenv("HITL_LABEL_STUDIO_TOKEN", TOKEN)
-    code, _, err = run("init", "--label-studio", "http://127.0.0.1:9", "--project", "1")
-    waits, end = err.splitlines()[:-1], err.splitlines()[-1]
-    assert code == 69
-    assert waits == [f"hitl: no answer from http://127.0.0.1:9, trying again in 1 s ({n} of 2)" for n in (1, 2)]
-    assert end.startswith("hitl: http://127.0.0.1:9 did not answer GET ")
-    assert "Check that Label Studio runs" in end
 
 
 @pytest.mark.usefixtures("quick")

@@ -66,6 +66,7 @@ def test_every_line_of_the_log_is_json_with_the_same_keys(tmp_path: Path) -> Non
     requests = [(line["level"], line["path"], line["client"]) for line in lines if line["event"] == "request"]
     assert requests[2:4] == [("info", "/nothing", "127.0.0.1"), ("warning", "/webhook/p", "127.0.0.1")]
     said = {line["event"]: line for line in lines}
+    assert said["ready"]["loading"] == []
     assert said["webhook without readable JSON counts as a hint"]["project"] == "p"
     assert (said["webhook"]["sent_by"], said["webhook"]["queued"]) == ("9", False)
     (slip,) = [line for line in lines if "HITL_WEBHOOK_SECRE " in line["event"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hitl.service.web.access import logins as module
+from hitl.service.web.access.accounts import TooManyLogins
 from hitl.service.web.access.logins import FORGOTTEN, FREE, LONGEST_WAIT, Slowdown, network_of
 from tests.service.web.access.serving import Clock
 
@@ -19,6 +20,10 @@ def waits(slowdown: Slowdown, clock: Clock, name: str, address: str, tries: int)
             clock.now += wait
             assert slowdown.begin(name, address) == 0
     return told
+
+
+def test_a_wait_is_never_told_as_none() -> None:
+    assert str(TooManyLogins(0.2)) == "too many failed logins; try again in 1 s"
 
 
 def test_each_failure_doubles_the_wait(clock: Clock) -> None:
