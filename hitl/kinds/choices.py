@@ -15,6 +15,7 @@ from hitl.errors import BadTable
 from hitl.evidence import Evidence
 from hitl.formatting import listed
 from hitl.kinds.kind import Judged, Marked, Place, StoredAnswers, item_columns
+from hitl.models.combine import fit
 from hitl.models.combiner import Combiner, seen_by
 from hitl.platform import YES, Question
 from hitl.tables.align import truth_of
@@ -53,7 +54,7 @@ class Choices:
 
     def consensus(self, evidence: Evidence, method: Combiner) -> Consensus:
         """Fit the method. If it does not use features, they are removed from the evidence first."""
-        return method.fit(seen_by(method, evidence))
+        return fit(method, seen_by(method, evidence))
 
     def rows(self, layers: Sequence[Judged]) -> list[dict[str, Any]]:
         """Return the label and probabilities of each item with a label, ground truth or a prediction."""

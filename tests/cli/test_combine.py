@@ -362,3 +362,14 @@ def test_a_method_from_a_file_and_what_made_a_file(run: Run, tables: Path) -> No
     assert made["hitl.method"] == "Own"
     assert made["hitl.settings"] == "{}"
     assert run("combine", "annotations.csv", "-m", "own.py:Other")[0] == 78
+
+
+def test_a_project_takes_a_method_from_a_file(run: Run, tables: Path) -> None:
+    (tables / "own.py").write_text(OWN)
+    assert run("init", ".", "--name", "p")[0] == 0
+    settings = Path("hitl.toml").read_text()
+    Path("hitl.toml").write_text(settings.replace('method = "default"', 'method = "own.py:Own"'))
+    assert run("run")[0] == 0
+    assert run("export", "labels.parquet")[0] == 0
+    made = parquet.read_schema("labels.parquet").metadata
+    assert (made[b"hitl.method"], b"hitl.as_of" in made) == (b"Own", True)
