@@ -93,7 +93,7 @@ def state(visit: Viewing) -> dict[str, object]:
     return {"loads": one.loads, "warning": one.warning, "work": None if one.work is None else one.work.ended}
 
 
-@router.get("/projects/{project}/runs", summary="Cycles", responses=PAGE)
+@router.get("/projects/{project}/runs", summary="Runs", responses=PAGE)
 def runs(visit: Viewing) -> Response:
     """Show the history, newest first, and the present state."""
     snapshot, one = visit.snapshot, visit.one
