@@ -28,7 +28,6 @@ from hitl.kinds.span_tables import span_rows
 from hitl.parts import Place as SpanEnd
 from hitl.parts import spans_as_label
 from hitl.platform import PredictionRow, Question
-from hitl.tables.align import unmatched
 from hitl.tables.columns import Place, require_columns, unread_boxes
 from hitl.tables.encode import latest_answers, natural_order
 from hitl.tables.matrices import read_probabilities
@@ -43,6 +42,7 @@ from hitl.tables.names import (
     similar,
 )
 from hitl.tables.read import place_in, read_table
+from hitl.tables.shared_items import Match
 from hitl.tables.times import seconds_of
 
 QUESTION = "label"
@@ -300,7 +300,9 @@ class Reading:
             usual = usual or ({likeness(name): name for name in named} if strange else {})
             alike = [(usual[like], key) for key in names if key in strange and (like := likeness(key)) in usual]
             pairs |= {f"{what}: the items": alike} if alike else {}
-            message = unmatched(what, [*names], named, "of the other tables")
+            match = Match()
+            match.add(names, named)
+            message = match.describe(what, "of the other tables")
             warnings += [message] if message is not None and not alike else []
         return pairs, warnings
 

@@ -13,11 +13,11 @@ from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.events.sender import addresses_of
 from hitl.formatting import counted, subject_of
-from hitl.learning.features import stored_features
+from hitl.learning.features import file_source, stored_features
 from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
 from hitl.platform import Check, Connector, silent
-from hitl.project import combined, crew_of, graph_of, opened, orders_of_others, reachable, stored_evidence
+from hitl.project import combined, crew_of, graph_of, item_names, opened, orders_of_others, reachable, stored_evidence
 from hitl.settings import Settings
 from hitl.status import stored_in_words
 from hitl.store import Store
@@ -169,6 +169,12 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
     items = store.items(settings.name).column("item").to_pylist()
     if settings.features.kind is None or not items:
         return
+    if settings.features.file is not None:
+        try:
+            file_source(str(settings.features.file), item_names(settings, store))  # warns of ids that do not match
+        except HitlError as error:
+            yield Check("features", False, str(error), "fix the file, or its name in [features]")
+            return
     x_nd = stored_features(settings, store, items)
     if x_nd is None:
         fix = "`hitl embed --project`, or the next run"

@@ -80,7 +80,7 @@ def refresh(
             raise BadInput(f"features: {why}{skip}")
 
     if chosen.kind == "file":
-        source = _file_source(str(chosen.file), names)
+        source = file_source(str(chosen.file), names)
     else:
         table = store.items(settings.name)
         data = [json.loads(text) for text in table.column("data").to_pylist()]
@@ -185,20 +185,19 @@ def source_of(
     return Source(corpus, digest, make, digest)
 
 
-def _file_source(path: str, names: Mapping[str, str]) -> Source:
+def file_source(path: str, names: Mapping[str, str]) -> Source:
     """Return the numbers in a file of features by the user's ids. Items that are not in the file are left out.
 
     The space depends on the content of the file, so a changed file gets a new one.
     """
     from hitl.models.predictors import features
     from hitl.tables.matrices import read_vectors
+    from hitl.tables.shared_items import PROJECT, require_shared
 
     own, x_nd = read_vectors(path)
+    require_shared(path, own, dict.fromkeys(names.values()), *PROJECT)
     row_of = {name: n for n, name in enumerate(own)}
     keys = [key for key, name in names.items() if name in row_of]
-    if not keys:
-        first = next(iter(names.values()))
-        raise BadInput(f"{path}: none of its {len(own):,} items is in the project; expected ids such as {first!r}")
     corpus = features.numbers(keys, x_nd[[row_of[names[key]] for key in keys]])
     missing = {key: f"not in {path}" for key, name in names.items() if name not in row_of}
     corpus = replace(corpus, left_out={**corpus.left_out, **missing})

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from hitl.annotations import Floats
-from hitl.errors import BadTable
 from hitl.tables.edges import NEIGHBOUR, adjacency, edge_table, ends
 from hitl.tables.read import read_table
+from hitl.tables.shared_items import PROJECT, require_shared
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,16 +40,14 @@ class ProjectGraph:
 def graph_of_file(path: str, item: str, own_ids: Sequence[str]) -> ProjectGraph:
     """Read the edges among the N items with these ids from a file with columns `item`, neighbour and optionally weight.
 
-    Raises BadTable if no item of the file is in the project; BadTable or BadEvidence, with the line, for a wrong row.
+    Warns if some items of the file are not in the project. Raises BadEvidence if none is; BadTable or BadEvidence, with
+    the line, for a wrong row.
     """
     table = edge_table(read_table(path, [item, NEIGHBOUR]), path, item)
-    own, named = set(own_ids), ends(table, item).unique().to_pylist()
-    others = [name for name in named if name and name not in own]
-    if named and own.isdisjoint(named):
-        raise BadTable(
-            f"{path}: none of its {len(named)} items is one of the project's {len(own_ids)} ({named[:1]} beside "
-            f"{own_ids[:1]}); expected the ids that `hitl export` writes"
-        )
+    own, named = dict.fromkeys(own_ids), ends(table, item).unique().to_pylist()
+    named = [name for name in named if name]
+    require_shared(path, named, own, *PROJECT)
+    others = [name for name in named if name not in own]
     n = len(own_ids)
     whole = adjacency(table, [*own_ids, *others], path, item)
     linked = sparse.csr_array(whole[:n, :n])

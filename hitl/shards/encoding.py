@@ -46,7 +46,8 @@ from hitl.tables.encode import (
 from hitl.tables.limits import limits, require_fit
 from hitl.tables.names import OTHER, NameReader, TextRules, require_no_list, warn_of_similar
 from hitl.tables.read import place_in_file, read_parts
-from hitl.tables.times import seconds_of
+from hitl.tables.shared_items import Match
+from hitl.tables.times import order_of, seconds_of
 from hitl.tables.write import exclusive_lock
 
 PART = 1 << 18
@@ -196,6 +197,8 @@ class _Encoder:
         self.nameless = False
         self.unlabeled, self.first_unlabeled = 0, ""
         self.runs: dict[str, Runs] = {}
+        self.match: dict[str, tuple[str, Match]] = {}
+        self.day_first = columns.rules.day_first
 
     # -- 1: read -------------------------------------------------------------------------------------------
 
@@ -213,6 +216,7 @@ class _Encoder:
     def _into(self, kind: str, patterns: Sequence[str], rows_of: Callable[[pa.Table, str, Place], pa.Table]) -> None:
         folder = self.work / f"runs-{len(self.runs)}"
         folder.mkdir()
+        self.match[kind] = ", ".join(patterns), Match()
         runs = self.runs[kind] = Runs(folder, self.run_bytes)
         for place in dict.fromkeys(place for pattern in patterns for place in places.matching(pattern)):
             with places.local(place, self.work) as path:
@@ -248,7 +252,9 @@ class _Encoder:
                 "(limits.classes). Is this the column of the labels?"
             )
         if columns.time is not None:
-            rows["time"] = seconds_of(part.column(columns.time), columns.time, columns.rules.day_first, place_of)
+            time = part.column(columns.time)
+            self.day_first = order_of(time, columns.time, self.day_first, place_of)
+            rows["time"] = seconds_of(time, columns.time, self.day_first, place_of)
         return pa.table(rows)
 
     def _annotators(self, part: pa.Table, name: str | None, place_of: Place) -> Ints:
@@ -301,6 +307,8 @@ class _Encoder:
             conflicts, first = conflicts + contradicted, first or where
             written.add(evidence, buckets)
             self.progress("write shards", number + 1, len(ranges))
+        for where, match in self.match.values():
+            match.require(where, "annotated ones", "the same item names", stacklevel=4)
         if conflicts:
             report_conflicts(conflicts, first, strict, stacklevel=4)
         return written.conclude(common)
@@ -331,6 +339,9 @@ class _Encoder:
         ranges = {kind: runs.rows(first, last) for kind, runs in self.runs.items()}
         tables = {kind: rows for kind, rows in ranges.items() if rows is not None}
         names, code = _items(tables)
+        labeled = dict.fromkeys(names.take(pa.array(np.unique(code["labels"]))).to_pylist())
+        for kind, rows in code.items():
+            self.match[kind][1].add(names.take(pa.array(np.unique(rows))).to_pylist(), labeled)
         labels, item, n_options = tables["labels"], code["labels"], len(common.options)
         annotator = self.of_annotator[np.asarray(labels.column("annotator"))]
         label = self.of_label[np.asarray(labels.column("label"))]

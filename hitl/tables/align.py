@@ -7,7 +7,7 @@ appears twice, is an error. The message names the file and line if the table was
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
 from hitl.errors import BadEvidence, UnmatchedNames
-from hitl.formatting import counted, listed
+from hitl.formatting import listed
 from hitl.tables.columns import (
     Place,
     as_names,
@@ -31,6 +31,7 @@ from hitl.tables.encode import names_of, natural_order, places_of
 from hitl.tables.matrices import vectors_of
 from hitl.tables.names import likeness
 from hitl.tables.read import name_of, place_in
+from hitl.tables.shared_items import require_shared
 
 ITEM = "item"
 """Name of the item column of a table given in place of an array."""
@@ -69,40 +70,12 @@ def union_of_items(labels: pa.Table, others: Mapping[str, pa.ChunkedArray], item
     Warn if a table lacks some annotated items and has other items. Raise BadEvidence if it has none in common.
     """
     pool = dict.fromkeys(_unique(labels.column(item)))
-    labeled = set(pool)
+    labeled = dict(pool)
     for where, column in others.items():
         names = _unique(column)
-        if labeled and names and labeled.isdisjoint(names):
-            raise BadEvidence(
-                f"{where}: none of its {len(names)} items is among the {len(labeled)} annotated ones "
-                f"(for instance {names[0]!r} beside {next(iter(pool))!r}); expected the same item names"
-            )
-        message = unmatched(where, names, labeled, "annotated ones")
-        if message is not None:
-            warnings.warn(message, UnmatchedNames, stacklevel=4)
+        require_shared(where, names, labeled, stacklevel=5)
         pool.update(dict.fromkeys(names))
     return tuple(pool)
-
-
-def unmatched(where: str, names: Collection[Name], expected: Set[Name], which: str) -> str | None:
-    """Describe items of a table that are not among those that it is `expected` to have; None if there are none.
-
-    A table that has all expected items may have others: they are a pool of items without labels.
-    """
-    strange = [name for name in names if name not in expected]
-    matched = len(names) - len(strange)
-    if not strange or matched == len(expected):
-        return None
-    examples = ", ".join(map(repr, strange[:3]))
-    return (
-        f"{where}: {matched:,} of its {counted(len(names), 'item')} {_be(matched)} among the {len(expected):,} "
-        f"{which}, {len(strange):,} {_be(len(strange))} not, for instance {examples}; if they are misspelled, write "
-        "them as there"
-    )
-
-
-def _be(number: int) -> str:
-    return "is" if number == 1 else "are"
 
 
 def union_of_classes(

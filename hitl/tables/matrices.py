@@ -36,6 +36,7 @@ from hitl.tables.encode import names_of
 from hitl.tables.limits import require_harmless
 from hitl.tables.memory import require_memory
 from hitl.tables.read import parsing, place_in, read_table
+from hitl.tables.shared_items import PROJECT, require_shared
 from hitl.tables.write import write_table
 
 if TYPE_CHECKING:
@@ -228,19 +229,15 @@ def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence
 
     `key_of` maps the user's own id of an item to the project's key; rows of other items are left out. The columns
     p_<class> belong to the question that has all of these classes. For yes/no questions, which have names of the form
-    "<control>=<class>", the column p_<class> is the probability of yes. Raise BadTable if no item is in the project,
-    or if no question or several match.
+    "<control>=<class>", the column p_<class> is the probability of yes. Warn if some items are not in the project.
+    Raise BadEvidence if none is, and BadTable if no question or several match.
     """
     alone = questions[0].classes if len(questions) == 1 else None
     table = read_probabilities(path, classes=alone)
     require_columns(table, [ITEM], str(path))
     names = as_names(table.column(ITEM)).to_pylist()
+    require_shared(str(path), dict.fromkeys(names), key_of, *PROJECT)
     rows = [row for row, name in enumerate(names) if name in key_of]
-    if not rows:
-        raise BadTable(
-            f"{path}: none of its {len(names)} items is one of the project's {len(key_of)} ({names[:1]} beside "
-            f"{list(key_of)[:1]}); expected the ids that `hitl export` writes"
-        )
     keys, table = pa.array([key_of[names[row]] for row in rows]), table.take(rows)
     columns = {name.removeprefix("p_"): table.column(name) for name in table.column_names if name.startswith("p_")}
     fitting = [question for question in questions if columns.keys() <= set(map(str, question.classes))]

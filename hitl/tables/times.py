@@ -34,6 +34,9 @@ ZONES = {
 _SHORT_DATE = re.compile(r"(\d{1,2})([-./])(\d{1,2})\2(?:\d{4}|(?<=/)\d{2})(?!\d)")
 """Date of two small numbers and a year."""
 
+_PERHAPS_SHORT = r"^\s*\d{1,2}[-./]\d"
+"""Beginning of such a date, which Arrow finds quickly."""
+
 
 def seconds_of(
     column: pa.ChunkedArray, name: str, day_first: bool | None = None, place_of: Place = row_number
@@ -61,6 +64,33 @@ def seconds_of(
         micros = pc.cast(pc.cast(column, pa.timestamp("us", tz=column.type.tz), safe=False), pa.int64())
         return np.asarray(pc.divide(pc.cast(micros, pa.float64()), 1e6).to_numpy(), dtype=np.float64)
     return numbers_of(column, f"column {name!r}")
+
+
+def order_of(column: pa.ChunkedArray, name: str, day_first: bool | None, place_of: Place) -> bool | None:
+    """Return whether the day comes first in the dates of a part of a column; `day_first` if it has no short dates.
+
+    `day_first` is the order in the parts before, or the caller's. Raise BadAnnotations if this part shows the other
+    order, or if nothing shows it.
+    """
+    if not is_text(column.type):
+        return day_first
+    dates = column.filter(pc.match_substring_regex(column, _PERHAPS_SHORT)).unique().to_pylist()
+    short = {text: found for text in dates if (found := _SHORT_DATE.match(text.strip()))}
+    if not short:
+        return day_first
+
+    def place(text: str) -> str:
+        return f"{place_of(int(pc.index(column, text).as_py()))}, column {name!r}: {text!r}"
+
+    shown = _decide(short, day_first, place)
+    if day_first not in (None, shown):
+        text = next(text for text, found in short.items() if int(found[1 if shown else 3]) > 12)
+        first, other = ("day", "month") if shown else ("month", "day")
+        raise BadAnnotations(
+            f"{place(text)} has the {first} first; expected the {other} first, as in the rows before or as "
+            f"--{other}-first says: one order in a column"
+        )
+    return shown
 
 
 def _parsed(column: pa.ChunkedArray, name: str, day_first: bool | None, place_of: Place) -> pa.ChunkedArray:

@@ -158,7 +158,7 @@ BAD: list[tuple[dict[str, str], list[str], int, str]] = [
         65,
         "line 3: item '1' is 'cow'",
     ),
-    ({"t.csv": "item,label\nz,cat\n"}, ["--truth", "t.csv"], 65, "t.csv: none of its 1 items"),
+    ({"t.csv": "item,label\nz,cat\n"}, ["--truth", "t.csv"], 65, "t.csv: none of its 1 item"),
     (
         {"t.csv": "id,text,label\nx,y,cat\n"},
         ["--truth", "t.csv"],

@@ -144,7 +144,7 @@ def test_a_graph_that_the_method_does_not_use_is_a_warning_that_says_which_would
         ),
         (("--graph", "absent.csv"), 65, "absent.csv: no such file"),
         (("--graph", "annotations.csv"), 65, "annotations.csv: no column 'neighbour'; found item, annotator, label."),
-        (("--graph", "annotations.csv"), 65, "Name its column of items with --item"),
+        (("--graph", "annotations.csv"), 65, "Name its column of items like that of the annotations"),
         (("--graph", "g.csv"), 65, "g.csv, line 3: the weight is -1; expected a number of at least 0"),
         (("--graph", "other.csv"), 65, "other.csv: none of its 2 items is among the 256 annotated ones"),
         (("--graph", "g.csv", "--output", "g.csv"), 65, "g.csv"),
@@ -193,7 +193,7 @@ def test_a_file_of_edges_is_named_by_own_ids_and_read_in_every_cycle(run: Run, g
     (grid / "more" / "links.csv").write_text("photo,neighbour\nx,y\n")
     code, _, err = run("run")
     assert code == 65
-    assert "none of its 2 items is one of the project's 256 (['x'] beside ['i0'])" in err
+    assert "none of its 2 items is among the 256 items of the project (for instance 'x' beside 'i0')" in err
 
 
 def test_a_source_with_a_column_of_items_of_another_name(run: Run, grid: Path) -> None:

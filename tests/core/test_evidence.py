@@ -177,9 +177,9 @@ def test_options_and_items_can_be_given() -> None:
         (
             {"probabilities": {"m": model(["q"], p_x=[1.0])}},
             BadEvidence,
-            r"probabilities 'm': none of its 1 items is among the 3 annotated ones \(for instance 'q' beside 'a'\)",
+            r"probabilities 'm': none of its 1 item is among the 3 annotated ones \(for instance 'q' beside 'a'\)",
         ),
-        ({"truth": {"item": ["q"], "label": ["x"]}}, BadEvidence, r"truth: none of its 1 items is among the 3"),
+        ({"truth": {"item": ["q"], "label": ["x"]}}, BadEvidence, r"truth: none of its 1 item is among the 3"),
         (
             {"probabilities": {"m": model(["q"], p_x=[1.0])}, "items": ["a", "b", "c"]},
             BadEvidence,

@@ -161,7 +161,7 @@ def test_a_file_has_them_by_own_id(tmp_path: Path) -> None:
     found = np.array([fewer[list(evidence.annotations.items).index(str(n))] for n in range(11)])
     np.testing.assert_allclose(np.abs(found), np.abs(u[:, :2] * s[:2]), atol=1e-9)
     np.savez(folder / "vgg.npz", items=np.arange(100, 111), X=rows)
-    with pytest.raises(BadInput, match="none of its 11 items is in the project; expected ids such as '0'"):
+    with pytest.raises(BadInput, match="none of its 11 items is among the 12 items of the project"):
         run(folder, **features(file=str(folder / "vgg.npz")))
 
 

@@ -27,6 +27,8 @@ from hitl.tables.write import write_table
 from tests.command_line import Run
 from tests.killing import EVERY, fatal_steps, run_until, steps_of
 
+pytestmark = pytest.mark.filterwarnings("ignore::hitl.errors.UnmatchedNames")
+
 
 def crowd(n_items: int = 300, n_annotators: int = 12, seed: int = 0) -> pa.Table:
     """Labels of annotators of unequal accuracy, some of them without an id."""
@@ -101,7 +103,6 @@ CASES += [(PLEM(), "models"), (PLEM(), "all"), (PL(), "all"), (HierarchicalDawid
 CASES += [(MajorityVote(), "known"), (DawidSkene(), "known"), (VBIBCC(), "known")]
 
 
-@pytest.mark.filterwarnings("ignore::hitl.errors.UnmatchedNames")
 @pytest.mark.parametrize(("method", "name"), CASES)
 def test_results_are_those_of_the_table_in_memory(method: Any, name: str, folder: Path, tmp_path: Path) -> None:
     shards, evidence = StoredShards.open(str(folder / name)), in_memory(name)
