@@ -106,7 +106,8 @@ def test_the_classes_of_a_multiple_choice_are_one_row() -> None:
     for n, row in enumerate(rows):
         art = judgement.results["topics=art"]
         assert row["p_art"] == art.probabilities[n, 1]
-        assert row["confidence"] == art.confidence[n]
+        assert row["confidence"] == (None if row["source"] == "nobody" else art.confidence[n])
+        assert (row["label"] is None) == (row["source"] == "nobody")
     assert [row["labels"] for row in rows] == [2, 1, 0, 0, 0]
 
 

@@ -73,7 +73,7 @@ def test_another_text_or_version_is_refused(content: str, message: str) -> None:
 def test_it_says_in_one_line_what_it_asks() -> None:
     assert str(PLAN) == "6 questions for 2 annotators; 2 items done, 3 open"
     assert str(Plan(asks=(PLAN.asks[0],))) == "1 question for 1 annotator; 0 items done, 0 open"
-    assert str(Plan(stop="every item is done")) == "done: every item is done; 0 items done, 0 open"
+    assert str(Plan(stop="every item is done")) == "no more questions (every item is done); 0 items done, 0 open"
     assert str(Plan(asks=(PLAN.asks[1],), open_items=1)) == "1 question for anyone; 0 items done, 1 open"
 
 

@@ -324,5 +324,5 @@ def test_the_items_of_a_project_are_judged_and_its_cycles_use_it(run: Run, folde
     with (folder / "hitl.toml").open("a") as file:
         file.write("\n[models]\nnet = 'net.csv'\n")
     assert run("run")[0] == 0
-    assert "model net: predicts 60 of 60 items" in run("status")[1]
+    assert "Model net predicts 60 of 60 items" in run("status")[1]
     assert "expected either a table of items or --project" in run("predict", "-m", "clf.joblib", "-o", "p.csv")[2]

@@ -115,7 +115,7 @@ def test_a_project_embeds_what_its_settings_say(run: Run, tmp_path: Path) -> Non
     (team / "mine.py").write_text(MINE)
     assert "has no items; run `hitl pull` first" in run("embed", "--project", *config)[2]
     assert run("pull", *config)[0] == 0
-    assert "FAIL  features: not made yet" in run("doctor", *config)[1]
+    assert "FAIL  features: not computed yet" in run("doctor", *config)[1]
     code, out, err = run("embed", "--project", "-o", "f.csv", *config)
     assert (code, err) == (0, "")
     assert out.startswith("12 items have 2 features each")
