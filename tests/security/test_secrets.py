@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.command_line import Run
-from tests.scheduled import free_port, project
+from tests.scheduled import free_port, project, until
 from tests.security.leaks import Told, leaks
 
 TOKEN, SECRET = "token-4f/81c=2b7e", "hook-s3cret-77a0"
@@ -87,19 +87,16 @@ def test_a_scheduler_with_a_webhook(tmp_path: Path) -> None:
     port = free_port()
     project(tmp_path, f'every = "1h"\nwebhook = "127.0.0.1:{port}"')
     environment = os.environ | {"HITL_WEBHOOK_SECRET": SECRET, "HITL_LABEL_STUDIO_TOKEN": TOKEN}
-    with (tmp_path / "out.log").open("w") as log:
+    log = tmp_path / "said.log"
+    with log.open("w") as said:
         process = subprocess.Popen(
             [sys.executable, "-m", "hitl", "schedule", "--json"],
             cwd=tmp_path,
             env=environment,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
+            stdout=said,
+            stderr=said,
         )
-        assert process.stdout is not None
-        said = [process.stdout.readline() for _ in range(3)]
+        until(lambda: '"done"' in log.read_text())
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=30)
-    (tmp_path / "said.log").write_text("".join(said) + out)
-    assert '"done"' in said[-1]
+        process.wait(timeout=30)
     assert leaks(tmp_path, SECRETS) == []
