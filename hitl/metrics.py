@@ -265,7 +265,7 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
     lines = []
     if metrics.get("expected"):
         expected = rules.Expected(**metrics["expected"])
-        questions = metrics["questions"]
+        questions = metrics.get("questions", {})
         if len(questions) > 1:
             lines += [f"{name}: {_accuracy(rules.Expected(**one['expected']))}" for name, one in questions.items()]
         else:

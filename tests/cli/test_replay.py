@@ -368,6 +368,7 @@ def test_answers_of_nobody_have_no_limits_of_annotators(tables: Path, run: Run) 
         assert "--people and --capacity need an annotator in every row" in err
 
 
+@pytest.mark.journey
 def test_with_a_confidence_it_does_not_end_before_items_have_labels(tables: Path, run: Run) -> None:
     code, out, _ = run(*FLAGS, "--batch", "1", "--confidence", "0.9", "--seeds", "1", "--json")
     assert code == 0

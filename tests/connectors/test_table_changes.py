@@ -112,7 +112,7 @@ def test_half_a_file_is_no_deletion_until_it_stays(tmp_path: Path, store: Store)
     summary = pull(store, connector)
     assert len(stored(store)) == 401
     assert summary.deleted == 0
-    assert "annotations.* has 201 rows where the last cycle found 400" in summary.problems[0]
+    assert "annotations.* has 201 rows where the last run found 400" in summary.problems[0]
     assert "--accept-deletions" in summary.problems[0]
     assert "maybe" in connector.questions()[0].classes, "what is stored is still understood"
     write(tmp_path, *rows)
@@ -122,7 +122,7 @@ def test_half_a_file_is_no_deletion_until_it_stays(tmp_path: Path, store: Store)
 
 def test_few_rows_may_go_but_not_all_of_a_table() -> None:
     assert Look({"truth": 15}).lost({"truth": 5}, share=0.1) == []
-    assert Look({"truth": 3}).lost({}, share=0.1) == ["truth.* has 0 rows where the last cycle found 3"]
+    assert Look({"truth": 3}).lost({}, share=0.1) == ["truth.* has 0 rows where the last run found 3"]
 
 
 def test_a_cycle_over_half_a_file_goes_on(tmp_path: Path, store: Store) -> None:

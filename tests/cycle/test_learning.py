@@ -298,10 +298,10 @@ def test_doctor_says_when_it_would_pay_and_learn_what_it_knows(
     assert "logistic: not trained yet" in run("doctor")[1]
     code, out, err = run("learn")
     assert code == 0, err
-    assert "label: learned from 40 items; of items that it did not see it predicts" in out
-    assert "label: logistic, from 40 items, predicts" in run("doctor")[1]
+    assert "label: trained on 40 items; agrees with annotators on" in out
+    assert "label: logistic, from 40 items, agrees with annotators on" in run("doctor")[1]
     label(folder, range(40, 80))
-    assert "label: learned from 80 items; of items that" in run("run")[1]
+    assert "label: trained on 80 items; agrees" in run("run")[1]
     assert "label: learned from" not in run("run")[1]
     assert json.loads(run("learn", "--json")[1])["label"]["items"] == 80
     (folder / "hitl.toml").write_text(TOML.partition("[features]")[0] + '[learn]\nmodel = "logistic"\n')

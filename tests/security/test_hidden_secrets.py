@@ -48,15 +48,16 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     formatting._pattern.cache_clear()
 
 
-@pytest.mark.parametrize("form", [name for name in FORMS if name != "small letters"])
 @given(token=TOKENS)
-def test_a_secret_is_hidden_in_every_form(form: str, token: str) -> None:
+def test_a_secret_is_hidden_in_every_form(token: str) -> None:
+    formatting._secrets.clear()  # those of earlier examples
     remember(token)
-    written = FORMS[form](token)
-    assert token not in (text := masked(f"Illegal header value {written}: no"))
-    assert written.strip("'\"b") not in text
-    assert text.startswith("Illegal header value ")
-    assert text.endswith(": no")
+    for form in FORMS.keys() - {"small letters"}:
+        written = FORMS[form](token)
+        assert token not in (text := masked(f"Illegal header value {written}: no")), form
+        assert written.strip("'\"b") not in text, form
+        assert text.startswith("Illegal header value "), form
+        assert text.endswith(": no"), form
 
 
 @given(token=st.from_regex(r"[a-z0-9/=+:]{8,40}", fullmatch=True))

@@ -372,7 +372,7 @@ def test_health_names_the_project_whose_cycles_fail(
             assert driven.loops.trouble() is None
             driven.turns()
             clock.later(hours=1)
-    late = {"status": "late", "projects": {"p": "no cycle has finished since 2026-11-20 12:00:00Z"}}
+    late = {"status": "late", "projects": {"p": "no run has finished since 2026-11-20 12:00:00Z"}}
     assert driven.loops.trouble() == late
     clock.later(minutes=10)
     driven.turns()

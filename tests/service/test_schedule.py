@@ -80,10 +80,12 @@ def test_the_command_keeps_cycles_until_it_is_told_to_stop(tmp_path: Path) -> No
         assert json.load(answer) == {"status": "ok"}
     with urlopen(Request(f"{address}/webhook/p", b"{}", {"X-Hitl-Secret": "s3cret"})) as answer:
         assert json.load(answer) == {"queued": True}
-    lines += [json.loads(process.stderr.readline()) for _ in range(2)]
+    while [line["event"] for line in lines].count("done") < 2:
+        lines.append(json.loads(process.stderr.readline()))
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=30)
-    jobs, began, done, again, done_again, end = [*lines, json.loads(err)]
+    jobs, began, done, again, done_again = (line for line in lines if line["event"] in ("scheduled", "began", "done"))
+    end = json.loads(err)
     assert (process.returncode, out, end["event"]) == (0, "", "stopping")
     assert all(one["level"] == "info" and one["timestamp"] for one in (*lines, end))
     assert [job["when"] for job in jobs["jobs"]] == ["every 1h"]

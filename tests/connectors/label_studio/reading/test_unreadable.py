@@ -181,7 +181,9 @@ def question(kind: str) -> Question:
     return Question("q", ("A", "B"), ("A", "B"), kind, "text")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ("spans", "masks") else pytest.mark.journey) for name in CASES]
+)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_broken_annotation_is_a_skip_or_an_answer_and_never_an_empty_one(name: str, data: st.DataObject) -> None:
