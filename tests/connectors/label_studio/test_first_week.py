@@ -78,7 +78,7 @@ def test_doctor_asks_the_server_who_there_is_and_looks_at_what_waits(
         store.note_failure(lease, Refused("there is no user 999"))
     ok, detail = looked_at(people)["outbox"]
     assert not ok
-    assert detail == "1 to be sent: questions of 999; the last cycle failed: there is no user 999"
+    assert detail == "1 to be sent: questions of 999; the last run failed (`hitl status`)"
 
 
 def test_an_answer_mended_later_counts(make_project: Callable[..., Project], tmp_path: Path) -> None:

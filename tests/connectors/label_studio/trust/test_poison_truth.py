@@ -67,8 +67,8 @@ def test_the_first_pull_and_the_doctor_say_it_and_the_advice_works(
         assert not found.ok
         first_two = ", ".join(f"3 of {project.people[k].email}" for k in (0, 1))
         assert f"6 annotations are known truth ({first_two}), beside 0 answers" in found.detail
-        assert "6 imported annotations are known truth" in found.detail
-        assert found.fix.startswith("If they are answers, unset it or import them again")
+        assert "6 imported annotations are taken as gold" in found.detail
+        assert found.fix.startswith("If they are answers by annotators, unset it or import them again")
         if cure == "unset":
             unset_all(project)
         else:
