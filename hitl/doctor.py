@@ -24,7 +24,7 @@ from hitl.store import Store
 from hitl.store.events import Counted
 
 LEAST_FREE = 200_000_000
-"""Bytes beside a SQLite store below which `hitl doctor` warns."""
+"""Free bytes on the disk of a SQLite store below which `hitl doctor` warns."""
 
 
 def checks(config: Path) -> Iterator[Check]:
@@ -38,7 +38,11 @@ def checks(config: Path) -> Iterator[Check]:
         if free is not None and free < LEAST_FREE:
             fix = "free space, or move the store, before `hitl run` has to stop"
             yield Check(
-                "disk", True, f"only {free // 10**6:,} MB are free beside {store.database.name}", fix, warns=True
+                "disk",
+                True,
+                f"only {free // 10**6:,} MB are free on the disk of {store.database.name}",
+                fix,
+                warns=True,
             )
         chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
         as_printed = ", with the settings of its paper" if settings.combine.paper else ""

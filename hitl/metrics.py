@@ -13,7 +13,7 @@ import numpy as np
 from hitl.active.pending.blockers import (
     missing_in_words,
     missing_skills,
-    nobody_left,
+    no_annotator_left,
     waiting_for_absent,
     why_not_asked,
     why_nothing_is_asked,
@@ -93,7 +93,7 @@ def questions_of(
     among them; asked, the other open items with a waiting question; below, the items below the target, open or at the
     label limit; lower, a target that would finish a good part of the stuck ones, and how many; the expected accuracy.
     """
-    asked, stuck_n = {ask.item for ask in plan.asks}, nobody_left(pool, crew)
+    asked, stuck_n = {ask.item for ask in plan.asks}, no_annotator_left(pool, crew)
     asked_n = np.zeros(len(pool.items), dtype=bool)
     asked_n[list(places_of(pool.items, asked).values())] = True
     questions = {}

@@ -76,7 +76,7 @@ def _may_answer_some(pool: PoolState, crew: Crew) -> dict[Name, bool]:
     return dict(zip(crew.names, able.tolist(), strict=True))
 
 
-def nobody_left(pool: PoolState, crew: Crew) -> npt.NDArray[np.bool_]:
+def no_annotator_left(pool: PoolState, crew: Crew) -> npt.NDArray[np.bool_]:
     """Return (N,) True for open items that no one in the crew may answer, because of earlier answers, skips or skills.
 
     If the crew has no names, these are the items that everyone who has labeled anything has answered or skipped.

@@ -187,8 +187,8 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
     if target_reached(pool, budget):
         expected, chance = pool.expected, 50 + 50 * pool.expected.level
         return (
-            f"the expected accuracy is {expected}. With a probability of {chance:g} % it is {expected.sure:.1%} or "
-            f"more, and the target is {budget.target_accuracy:.1%}"
+            f"the expected accuracy is {expected}, and with a probability of {chance:g} % it is at least "
+            f"{expected.sure:.1%} (target: {budget.target_accuracy:.1%})"
         )
     if budget.value_per_label is not None:
         gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)

@@ -64,7 +64,7 @@ Access = Annotated[
 Json = Annotated[bool, opt("Print JSON, without progress.", "--json")]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
-    opt("Least level of the log; debug has probes too.", "--log-level", envvar="HITL_LOG_LEVEL"),
+    opt("Lowest level to log; debug includes health probes.", "--log-level", envvar="HITL_LOG_LEVEL"),
 ]
 DryRun = Annotated[bool, opt("Show what would happen without changing anything.", "--dry-run")]
 Output = Annotated[Path | None, opt("Table to write.", "--output", "-o")]

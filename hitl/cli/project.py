@@ -34,7 +34,7 @@ SUBJECTS: Mapping[type[HitlError], str] = {
     PlatformError: "platform",
 }
 """Error -> name of the check of `hitl doctor` that it ends."""
-AS_PLANNED = "nothing to push: the platform is as planned"
+AS_PLANNED = "nothing to push: the platform is up to date with the plan"
 DIFFERENCES = 20
 """Maximum number of differences that `hitl audit` prints as lines. --json has all of them."""
 

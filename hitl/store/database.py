@@ -164,7 +164,7 @@ class Database:
         _sound[self.name] = time.monotonic()
 
     def free_bytes(self) -> int | None:
-        """Return how many bytes are free beside a SQLite file, or None for PostgreSQL."""
+        """Return the free bytes on the disk of a SQLite file, or None for PostgreSQL."""
         return None if self.postgres else shutil.disk_usage(Path(self.name).absolute().parent).free
 
     # -- dialects ------------------------------------------------------------------------------------------

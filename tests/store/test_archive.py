@@ -300,4 +300,4 @@ def test_a_full_disk_names_the_file(run: Run, monkeypatch: pytest.MonkeyPatch) -
         assert run("backup", "b.zip") == (74, "", "hitl: b.zip: No space left on device\n")
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=3_000_000))
     code, out, _ = run("doctor")
-    assert (code, "warn  disk: only 3 MB are free beside" in out) == (0, True)
+    assert (code, "warn  disk: only 3 MB are free on the disk of" in out) == (0, True)

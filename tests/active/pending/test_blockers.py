@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hitl.active.pending.blockers import nobody_left, waiting_for_absent, why_not_asked, why_nothing_is_asked
+from hitl.active.pending.blockers import no_annotator_left, waiting_for_absent, why_not_asked, why_nothing_is_asked
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
 from hitl.active.stopping.pool_state import PoolState
@@ -137,6 +137,6 @@ def test_a_crew_without_names_is_stuck_on_what_everyone_has_answered() -> None:
     annotations = Annotations.from_matrix(np.array([[0, 1], [1, -1], [1, 0], [-1, -1]]), classes=("cat", "dog"))
     evidence = Evidence(annotations)
     pool = PoolState.of([(evidence, DefaultCombiner().fit(evidence))], OPEN)
-    assert nobody_left(pool, Crew()).tolist() == [True, False, True, False]
-    assert nobody_left(pool, Crew(never=frozenset({(1, 3)}))).tolist() == [True, False, True, False]
-    assert nobody_left(pool, Crew(never=frozenset({(1, 1)}))).tolist() == [True, True, True, False]
+    assert no_annotator_left(pool, Crew()).tolist() == [True, False, True, False]
+    assert no_annotator_left(pool, Crew(never=frozenset({(1, 3)}))).tolist() == [True, False, True, False]
+    assert no_annotator_left(pool, Crew(never=frozenset({(1, 1)}))).tolist() == [True, True, True, False]
