@@ -236,7 +236,7 @@ def test_output_that_somebody_deleted_is_restored_by_verify(run: Run, project: P
     assert run("run")[0] == 0
     whole = Path("hitl-output/consensus.csv").read_bytes()
     Path("hitl-output/consensus.csv").unlink()
-    assert "as planned" in run("push")[1]
+    assert "up to date with the plan" in run("push")[1]
     assert "consensus" in run("push", "--verify")[1]
     assert Path("hitl-output/consensus.csv").read_bytes() == whole
 
