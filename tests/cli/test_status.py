@@ -239,7 +239,7 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(folder
     assert said.splitlines()[0] == "p: 12 items, 27 labels of 3 annotators"
     assert "Running now: " in said
     assert f"process {os.getpid()}," in found["running"]
-    assert "as planned" not in said
+    assert "up to date with the plan" not in said
     assert "Not sent yet" not in said
     with pytest.raises(Unreachable, match=r"^down$"):
         cycle.run(settings(), store, down, now=NOON)
