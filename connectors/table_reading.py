@@ -150,12 +150,13 @@ class Reading:
         if table is None:
             return Answers(pa.table({}))
         table = table.slice(0, max(table.num_rows - last, 0))
-        times = [] if of.time is None else [of.time]
+        times, unreadable = [] if of.time is None else [of.time], list[BadTable]()
         if self.marks_parts:
-            table = self._spans_joined(table, [of.annotator, *times])
+            table, unreadable = self._spans_joined(table, [of.annotator, *times])
         require_columns(table, [of.item, of.label, *times], str(self._files.find("annotations")))
         place_of = place_in(table)
         legal, problems = self._legal(table.column(of.label), place_of)
+        problems += [f"{error}; the answer counts as a skip" for error in unreadable]
         named = [name for name in (of.item, of.annotator, of.label) if name in table.column_names]
         coded = {name: in_codes(table.column(name)) for name in named}
         if not of.classes and not self.marks_parts:
@@ -186,7 +187,10 @@ class Reading:
             if table is None:
                 continue
             require_columns(table, [item, label], name)
-            table = self._spans_joined(table, []) if _has_spans(table) else table
+            if _has_spans(table):
+                table, unreadable = self._spans_joined(table, [])
+                for error in unreadable:
+                    raise error
             place_of = place_in(table)
             for column in (item, label):
                 require_storable(in_codes(table.column(column)), column, place_of, filled=True)
@@ -321,19 +325,25 @@ class Reading:
             models[model] = self._reader.clean_probabilities(table, item)
         return models
 
-    def _spans_joined(self, table: pa.Table, others: Sequence[str]) -> pa.Table:
+    def _spans_joined(self, table: pa.Table, others: Sequence[str]) -> tuple[pa.Table, list[BadTable]]:
         """Return one row per item and combination of values in the columns `others`, with all its spans as one label.
 
-        Raises BadTable, with the row, for a span outside the item's text, or an invalid time segment.
+        The label is null if one of the spans is outside the item's text or no stretch of time; an error says which.
         """
         item, label = self._of.item, self._of.label
         rows = span_rows(table, "annotations", (item, None, label), self.texts or None)
         marked: dict[tuple[Any, ...], list[tuple[SpanEnd, SpanEnd, str]]] = {}
+        errors: dict[tuple[Any, ...], BadTable] = {}
         for (key, _, span), *other in zip(rows, *(table.column(name).to_pylist() for name in others), strict=True):
-            marked.setdefault((key, *other), []).extend([] if span is None else [(span[0], span[1], str(span[2]))])
+            spans = marked.setdefault((key, *other), [])
+            if isinstance(span, BadTable):
+                errors.setdefault((key, *other), span)
+            elif span is not None:
+                spans.append((span[0], span[1], str(span[2])))
         columns = list(zip(*marked, strict=True)) or [()] * (1 + len(others))
         named = {name: pa.array(columns[place]) for place, name in enumerate((item, *others))}
-        return pa.table({**named, label: pa.array([spans_as_label(one) for one in marked.values()], pa.string())})
+        labels = [None if key in errors else spans_as_label(spans) for key, spans in marked.items()]
+        return pa.table({**named, label: pa.array(labels, pa.string())}), list(errors.values())
 
     def _legal(self, labels: pa.ChunkedArray, place_of: Place) -> tuple[npt.NDArray[np.bool_], list[str]]:
         """Return a (rows,) mask of labels that are empty or one of the given classes, and warnings about the others."""

@@ -21,6 +21,7 @@
     ├── SimilarNames        two labels or annotators that differ only in case or spaces
     ├── UnmatchedNames      items or classes of one table that the annotations do not have
     ├── EmptyLabels         rows without a label
+    ├── UnreadableSpans     answers with a span that cannot be placed
     ├── GuessedOrder        a method takes the classes as ordered, and no one has named their order
     └── IgnoredEvidence     a method does not use some of its input
 
@@ -138,6 +139,10 @@ class UnmatchedNames(UserWarning):
 
 class EmptyLabels(UserWarning):
     """Some annotations have no label. They are left out."""
+
+
+class UnreadableSpans(UserWarning):
+    """Some answers have a span that cannot be placed. These answers are left out completely."""
 
 
 class GuessedOrder(UserWarning):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hitl.consensus import Consensus
 
-FOR_SPANS = ("annotations", "method", "paper", "truth", "item", "annotator", "label", "format", "question")
+FOR_SPANS = ("annotations", "method", "paper", "truth", "item", "annotator", "label", "format", "question", "strict")
 """Options of `Given` that are allowed for files of spans."""
 
 
@@ -190,13 +190,13 @@ def _spans(given: Given, texts: Path | None, save: Path | None) -> Combined:
     refuse(
         given.other_than(*FOR_SPANS) + (["save"] if save else []),
         f"{given.annotations} holds spans, for which {{}} means nothing; expected --texts, --truth, --method, "
-        "--paper, --item (the document), --annotator, --label, --output",
+        "--paper, --item (the document), --annotator, --label, --strict, --output",
     )
     columns = {"document": _document(given.item), "annotator": given.annotator, "label": given.label}
     files = (given.annotations if given.export is None else None, texts, given.truth)
     spans, whole, truth = (None if path is None else read_table(path, [*columns.values(), "text"]) for path in files)
     spans = spans if given.export is None else given.export.table
-    labels = read_labels(spans, whole, truth, **columns)
+    labels = read_labels(spans, whole, truth, **columns, strict=given.strict)
     if labels.merged:
         show.warning(
             f"{show.counted(labels.merged, 'span')} of an annotator overlapped another of the same label; each pair "

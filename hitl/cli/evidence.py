@@ -77,7 +77,7 @@ class Columns:
     classes: Annotated[str | None, opt("Comma-separated classes; default: the labels in the table.")] = None
     options: Annotated[str | None, opt("Comma-separated allowed answers, if there are more than the classes.")] = None
     anonymous: Annotated[bool, opt("Annotators have no ids: treat them as one.")] = False
-    strict: Annotated[bool, opt("An empty label, and two different answers of one annotator, are errors.")] = False
+    strict: Annotated[bool, opt("Empty labels, unreadable spans and contradictory answers are errors.")] = False
     trim: Annotated[bool, opt("Ignore spaces around names of items, annotators and labels.", "--trim")] = False
     ignore_case: Annotated[bool, opt("Take names that differ only in case as one.", "--ignore-case")] = False
     na: Annotated[str | None, opt("Comma-separated texts that stand for an empty field: NA,None.")] = None

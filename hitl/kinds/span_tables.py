@@ -10,7 +10,8 @@ texts, spans are stretches of time: start and end are numbers below 2**53 (secon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.annotations import Name
-from hitl.errors import BadTable
+from hitl.errors import BadTable, UnreadableSpans
+from hitl.formatting import counted
 from hitl.kinds.kind import places_type
 from hitl.kinds.span_labels import Answer, Span, SpanLabels, trimmed
 from hitl.parts import LARGEST, Place, number_of
@@ -28,6 +30,8 @@ from hitl.tables.read import name_of, place_in
 from hitl.tables.times import iso_8601
 
 TEXT = "text"
+NAMED = 5
+"""Maximum number of unreadable answers that a warning names."""
 
 
 Columns = tuple[str, str | None, str]
@@ -42,11 +46,13 @@ def read_labels(
     document: str = "document",
     annotator: str = "annotator",
     label: str = "label",
+    strict: bool = False,
 ) -> SpanLabels:
     """Read spans from tables. They are parts of texts if there are texts, otherwise stretches of time.
 
     `texts` has the columns document and text; documents without an answer are kept. `truth` has the columns of `spans`
-    except the annotator. Raise BadTable, naming the row, for a span that is outside its text or no stretch of time.
+    except the annotator. An answer with a span that is outside its text, or no stretch of time, is left out, and an
+    UnreadableSpans warning names it. Raise BadTable instead, naming the row, if `strict`, or if no answer is left.
 
     Example:
         >>> rows = {"document": ["a"], "annotator": ["ann"], "start": [2.5], "end": [9], "label": ["walk"]}
@@ -58,11 +64,15 @@ def read_labels(
     if texts is not None or TEXT in table.column_names:
         own = (table, "spans") if texts is None else (table_of(texts, "texts"), "texts")
         whole = _texts(*own, document, repeated=texts is None)
-    by_annotator = _spans(table, "spans", (document, annotator, label), whole)
+    by_annotator, unreadable = _spans(table, "spans", (document, annotator, label), whole)
+    if unreadable:
+        _report(unreadable, strict or not by_annotator)
     answers = [Answer(*pair, marked) for pair, marked in by_annotator.items()]
     known: dict[Name, list[Span]] = {}
     if truth is not None:
-        right = _spans(table_of(truth, "truth"), "truth", (document, None, label), whole)
+        right, wrong = _spans(table_of(truth, "truth"), "truth", (document, None, label), whole)
+        for error in wrong:
+            raise error
         known = {name: marked for (name, _), marked in right.items()}
     if whole is not None:
         return SpanLabels.from_texts(whole, answers, known)
@@ -71,16 +81,37 @@ def read_labels(
 
 def _spans(
     table: pa.Table, called: str, columns: Columns, texts: Mapping[Name, str] | None
-) -> dict[tuple[Name, Name], list[Span]]:
-    """Return (document, annotator) -> spans. The annotator is "" if `columns` names no column of annotators."""
+) -> tuple[dict[tuple[Name, Name], list[Span]], list[BadTable]]:
+    """Return (document, annotator) -> spans, without answers that cannot be read, and an error for each of these.
+
+    The annotator is "" if `columns` names no column of annotators.
+    """
     spans: dict[tuple[Name, Name], list[Span]] = {}
+    errors: dict[tuple[Name, Name], BadTable] = {}
     place_of = _place_of(table, called)
     for row, (document, annotator, span) in enumerate(span_rows(table, called, columns, texts)):
-        if document is None or annotator is None:
-            missing = columns[0] if document is None else columns[1]
-            raise BadTable(f"{place_of(row)}: the {missing} is empty; expected one in every row")
-        spans.setdefault((document, annotator), []).extend([] if span is None else [span])
-    return spans
+        if document is None:
+            raise BadTable(f"{place_of(row)}: the {columns[0]} is empty; expected one in every row")
+        if annotator is None:
+            span = BadTable(f"{place_of(row)}: the {columns[1]} is empty; expected one in every row")
+        if isinstance(span, BadTable):
+            errors.setdefault((document, annotator), span)
+        else:
+            spans.setdefault((document, annotator), []).extend([] if span is None else [span])
+    return {pair: marked for pair, marked in spans.items() if pair not in errors}, list(errors.values())
+
+
+def _report(unreadable: Sequence[BadTable], strict: bool) -> None:
+    """Warn of answers that are left out. Raise the first error instead if `strict`."""
+    if strict:
+        raise unreadable[0]
+    more = f"; and {len(unreadable) - NAMED:,} more" if len(unreadable) > NAMED else ""
+    warnings.warn(
+        f"{counted(len(unreadable), 'answer')} with a span that cannot be read "
+        f"{'is' if len(unreadable) == 1 else 'are'} left out: {'; '.join(map(str, unreadable[:NAMED]))}{more}",
+        UnreadableSpans,
+        stacklevel=3,
+    )
 
 
 def _place_of(table: pa.Table, called: str) -> Callable[[int], str]:
@@ -90,8 +121,11 @@ def _place_of(table: pa.Table, called: str) -> Callable[[int], str]:
 
 def span_rows(
     table: pa.Table, called: str, columns: Columns, texts: Mapping[Name, str] | None
-) -> list[tuple[Any, Any, Span | None]]:
-    """Return document, annotator and span of each row; the span is None if nothing is marked. Raise BadTable."""
+) -> list[tuple[Any, Any, Span | BadTable | None]]:
+    """Return document, annotator and span of each row: None if nothing is marked, an error if it cannot be read.
+
+    Raise BadTable if a column is missing.
+    """
     named = [name for name in columns if name is not None]
     hint = "A text may also be in a table of its own: document, text (--texts)"
     require_columns(table, [*named, "start", "end"], name_of(table, called), hint)
@@ -99,7 +133,8 @@ def span_rows(
     cells = {name: empty_as_null(names_of(table.column(name))).to_pylist() for name in named}
     owners = (cells[name] if name is not None else [""] * table.num_rows for name in columns)
     sides = (table.column(side).to_pylist() for side in ("start", "end"))
-    rows = []
+    rows: list[tuple[Any, Any, Span | BadTable | None]] = []
+    span: Span | BadTable | None
     for row, (document, annotator, label, start, end) in enumerate(zip(*owners, *sides, strict=True)):
         try:
             if texts is None:
@@ -109,7 +144,7 @@ def span_rows(
             else:
                 span = _text_span(document, texts[document], start, end, label, columns[2])
         except ValueError as error:
-            raise BadTable(f"{place_of(row)}: {error}") from None
+            span = BadTable(f"{place_of(row)}: {error}")
         rows.append((document, annotator, span))
     return rows
 

@@ -84,7 +84,12 @@ def test_what_spans_do_not_take_is_said(run: Run, tmp_path: Path, spans: list[st
     )
     assert "--texts needs an annotations file" in run("combine", "--texts", "texts.csv")[2]
     (tmp_path / "spans.jsonl").write_text(SPANS.replace('"end": 11', '"end": 99'))
-    assert "spans.jsonl, line 3: 8 to 99 is no part of the text" in run(*spans)[2]
+    named = "spans.jsonl, line 3: 8 to 99 is no part of the text"
+    code, out, err = run(*spans)
+    assert (code, f"1 answer with a span that cannot be read is left out: {named}" in err) == (0, True)
+    assert "3 texts, 2 answers by 1 annotator: 1 span of PER" in out
+    code, _, err = run(*spans, "--strict")
+    assert (code, named in err) == (65, True)
 
 
 def test_two_spans_of_a_kind_over_one_another_are_told(run: Run, tmp_path: Path, spans: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from hitl import cycle
 from hitl.connectors.tables import Tables
 from hitl.consensus import Consensus
-from hitl.errors import BadTable
 from hitl.export import label_tables
 from hitl.kinds.kind import kind_of
 from hitl.parts import spans_as_label
@@ -135,12 +135,24 @@ def test_an_export_has_the_texts_that_are_as_they_were_judged(run: Run, tmp_path
     assert {("t3", "Bob"), ("t4", "Eve")} <= {*found}
 
 
-def test_a_span_outside_of_its_text_is_named(tmp_path: Path) -> None:
-    root = folder(tmp_path / "t")
-    with (root / "annotations.csv").open("a") as file:
-        file.write("t4,ann,3,99,PER\n")
-    with pytest.raises(BadTable, match=r"annotations\.csv, line \d+: 3 to 99 is no part of the text of document 't4'"):
-        list(Tables(root).pull(None))
+def test_an_answer_with_a_span_that_cannot_be_read_is_a_skip_and_stops_nobody(run: Run, tmp_path: Path) -> None:
+    assert run("run")[0] == 0
+    assert run("export", "before.csv", "--annotations", "answers.csv")[0] == 0
+    before = Path("answers.csv").read_text().splitlines()
+    with (tmp_path / "t" / "annotations.csv").open("a") as file:
+        file.write("t4,ann,3,99,PER\nt4,bob,0,3,PER\nt4,bob,two,3,PER\nt9,cyd,0,3,PER\n")
+    named = [
+        "3 to 99 is no part of the text of document 't4', which has",
+        "start is 'two'; expected a whole number from 0; the answer counts as a skip",
+        "no text of document 't9'; the answer counts as a skip",
+    ]
+    for command, failed in (("run", 0), ("status", 0), ("doctor", 1)):
+        code, out, err = run(command)
+        assert code == failed, command
+        assert [bool(re.search(rf"annotations\.csv, line \d+: {text}", out + err)) for text in named] == [True] * 3
+    assert "3 skips" in run("status")[1]
+    assert run("export", "labels.csv", "--annotations", "answers.csv")[0] == 0
+    assert Path("answers.csv").read_text().splitlines() == before
 
 
 def test_known_spans_are_told(run: Run, tmp_path: Path) -> None:

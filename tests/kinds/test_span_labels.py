@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitl.errors import BadEvidence, BadTable
+from hitl.errors import BadEvidence, BadTable, UnreadableSpans
 from hitl.evidence import Evidence
 from hitl.kinds.span_labels import SpanLabels
 from hitl.kinds.span_tables import read_labels
@@ -116,9 +117,57 @@ def test_a_text_may_be_a_number() -> None:
         (("a", None, 0, 3, "PER"), "row 1: the annotator is empty"),
     ],
 )
-def test_a_row_that_says_nothing_is_named(row: Any, message: str) -> None:
+def test_an_answer_that_cannot_be_read_is_named_and_left_out(row: Any, message: str) -> None:
+    good = ("a", "bob", 0, 3, "PER")
+    with pytest.warns(UnreadableSpans, match=rf"^1 answer .*{message}"):
+        found = labels(good, row, (*row[:2], 4, 7, "PER"))
+    assert (found.annotators, found.span_s4.tolist()) == (("bob",), [[0, 0, 3, 0]])
+    texts = {"document": ["a"], "text": [TEXT]}
     with pytest.raises(BadTable, match=message):
-        labels(("a", "ann", 0, 3, "PER"), row)
+        read_labels(rows(good, row), texts, strict=True)
+    message = message.replace("spans, row 1", "row 0").replace("row 1", "row 0")
+    with pytest.raises(BadTable, match=message):
+        labels(row)
+    if row[1] is not None:
+        with pytest.raises(BadTable, match=message):
+            read_labels(rows(good), texts, rows(row))
+
+
+CELLS = st.one_of(
+    st.none(), st.integers(-3, 40), st.floats(-3, 40), st.floats(), st.sampled_from(["", "x", "7", "2026-01-01", "²"])
+)
+GOOD = {"a": [(0, 3, "PER"), (8, 11, "LOC")], "b": [(4, 7, "PER")], "c": []}
+
+
+@pytest.mark.parametrize("in_texts", [True, False])
+@given(st.tuples(CELLS, CELLS, st.sampled_from(["PER", "LOC", None])), st.sampled_from("abcd"), st.booleans())
+def test_a_broken_row_changes_no_other_answer_and_never_becomes_an_empty_one(
+    in_texts: bool, span: tuple[Any, Any, Any], document: str, marks_more: bool
+) -> None:
+    """Bob's answers about three documents stay, whatever Ann marks in one of them, or in one that has no text."""
+    bobs = [(name, "bob", *one) for name, marked in GOOD.items() for one in marked or [(None, None, None)]]
+    anns = [(document, "ann", *span)] + [(document, "ann", 0, 3, "PER")] * marks_more
+    texts = {"document": [*GOOD], "text": [TEXT] * len(GOOD)} if in_texts else None
+    table = rows(*bobs, *anns)
+    for side in ("start", "end"):  # a column with a text is text, as in a file
+        if any(isinstance(cell, str) for cell in table[side]):
+            table[side] = [None if cell is None else str(cell) for cell in table[side]]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = read_labels(table, texts)
+    marked: dict[tuple[Any, Any], list[Any]] = {}
+    for item, who in found.answer_a2.tolist():
+        marked[found.annotators[who], found.items[item]] = []
+    for answer, first, last, code in found.span_s4.tolist():
+        item, who = found.answer_a2[answer].tolist()
+        sides = found.written(np.array([first, last]))
+        marked[found.annotators[who], found.items[item]].append((*sides, found.classes[code]))
+    assert {name: own for (who, name), own in marked.items() if who == "bob"} == GOOD
+    is_read = ("ann", document) in marked
+    assert is_read is not any(issubclass(one.category, UnreadableSpans) for one in caught)
+    if is_read:
+        has_mark = any(cell not in (None, "") and cell == cell for cell in span)  # not NaN
+        assert bool(marked["ann", document]) is (has_mark or marks_more)
 
 
 @pytest.mark.parametrize("end", ["three", "²"])

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hitl.connectors.label_studio import LabelStudio
 from hitl.kinds.kind import StoredAnswers, kind_of
 from hitl.kinds.run_length import encode
+from hitl.parts import spans_in
 from hitl.platform import AnnotationRow, Page, Question
 
 IMAGE = '<Image name="im" value="$im"/>'
@@ -205,6 +206,42 @@ def test_a_broken_annotation_is_a_skip_or_an_answer_and_never_an_empty_one(name:
     answers = [row for key in ("11", "12", "13") for row in rows[key] if row.label is not None]
     if kind != "choices":
         build_evidence(kind, answers)
+
+
+SIDES = st.one_of(st.integers(-3, 8), st.floats(-0.1, 3.2), st.floats(), st.sampled_from([2**53, -(2**60), 10**30]))
+
+
+def is_stretch(name: str, start: float, end: float) -> bool:
+    """Whether someone may have meant this stretch of a sound of 3 s, of frames counted from 1, or of a series."""
+    if not max(abs(start), abs(end)) < 2**53:
+        return False
+    if name == "sound":
+        return start >= -0.03 and end <= 3.03 and max(start, 0) < min(end, 3)
+    return start < end if name == "series" else start == int(start) >= 1 and end == int(end) > start - 1
+
+
+@pytest.mark.parametrize("name", ["series", "sound", "video"])
+@settings(max_examples=40, deadline=None)
+@given(SIDES, SIDES)
+def test_a_stretch_that_is_reversed_or_beyond_its_recording_makes_its_annotation_a_skip(
+    name: str, start: float, end: float
+) -> None:
+    xml, result = CASES[name]
+    wrong = copy.deepcopy(result)
+    value = wrong[0]["value"]
+    (value["ranges"][0] if name == "video" else value).update(start=start, end=end)
+    rows = rows_of(pulled(xml, [annotation(11, result), annotation(13, [*copy.deepcopy(result), *wrong])]))
+    assert [row.kind for row in rows["11"]] == ["answer"]
+    (row,) = rows["13"]
+    assert (row.kind, row.note is None) != ("skip", True)
+    assert (row.kind == "answer") is is_stretch(name, start, end)
+    if row.label is not None:
+        shift = 1 if name == "video" else 0
+        read = {(first + shift, last) for first, last, _ in spans_in(row.label)}
+        cut = (max(start, 0), min(end, 3)) if name == "sound" else (start, end)
+        good = result[0]["value"]["ranges"][0] if name == "video" else result[0]["value"]
+        assert read == {(good["start"], good["end"]), cut}
+        assert (cut == (start, end)) is (row.note is None)
 
 
 def build_evidence(kind: str, rows: list[AnnotationRow]) -> None:
