@@ -208,7 +208,12 @@ def test_a_broken_annotation_is_a_skip_or_an_answer_and_never_an_empty_one(name:
         build_evidence(kind, answers)
 
 
-SIDES = st.one_of(st.integers(-3, 8), st.floats(-0.1, 3.2), st.floats(), st.sampled_from([2**53, -(2**60), 10**30]))
+SIDES = st.one_of(
+    st.integers(-3, 8),
+    st.floats(-0.1, 3.2),
+    st.floats(),
+    st.sampled_from([2**53, -(2**60), 10**30, -0.02, 3.02, -0.04, 3.04]),
+)
 
 
 def is_stretch(name: str, start: float, end: float) -> bool:
