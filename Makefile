@@ -7,6 +7,7 @@ WORKERS ?= 3
 DEMO   := .venv/demo
 TEST   := .venv/test
 BENCH  := .venv/bench
+LOWEST := .venv/lowest
 # Label Studio (its own virtual environment and a migrated data folder) is kept here for tests.
 export HITL_HOME ?= $(CURDIR)/.venv/home
 export HITL_DATA ?= $(CURDIR)/../shared/data
@@ -14,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Many tests start processes: these read what the first has compiled, also where the environment forbids that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-serve demo-label-studio prepare test journeys trust rehearse release quick lint types unit bench format clean
+.PHONY: demo demo-serve demo-label-studio prepare test journeys lowest trust rehearse release quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -29,6 +30,10 @@ test: prepare lint types unit  ## what CI runs
 
 journeys: prepare  ## the longer ways on real servers: a day, faults, clocks, kills; `make trust` has the longest
 	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "journey and not trust"
+
+lowest: $(LOWEST)/.ready  ## nouns, tables, commands and the service with the oldest versions that pyproject.toml allows
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) -o filterwarnings=default tests/core tests/cli/test_cli.py \
+		tests/cli/test_help.py tests/service/web/test_access.py
 
 trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs shorter forms; figures: docs/trust.md
 	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --hypothesis-profile=random -m "not server and not trust and not journey"
@@ -111,6 +116,14 @@ $(DEMO)/.ready-service: $(DEMO)/.ready
 $(BENCH)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/pip install -q -e '.[bench]'
+	touch $@
+
+# Without torch (extras gp and vision), whose old versions are 5 GB, and without what only checks deploy/.
+$(LOWEST)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip install -q uv
+	$(LOWEST)/bin/uv pip install -q --python $(LOWEST) --cache-dir .venv/uv --resolution lowest-direct \
+		-e '.[label-studio,postgres,moments,sklearn,service,excel,scale,cluster,test]'
 	touch $@
 
 # What is imported is compiled then: compiling all of it here takes as long as half of the installation.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,3 +80,23 @@ def _run(code: str, arguments: Sequence[str], folder: Path, environment: Mapping
     os.chdir(folder)
     sys.argv = ["-c", *arguments]
     exec(code, {"__name__": "__main__"})
+
+
+def command_of(words: Sequence[str]) -> tuple[Any, str, list[str]]:
+    """The last command that these words behind `hitl` name, its name, and the words behind it."""
+    command, name, rest = _commands(), "hitl", list(words)
+    while hasattr(command, "get_command") and rest:
+        context = command.make_context(name, list(rest))
+        name, *rest = rest
+        command = command.get_command(context, name)
+        assert command is not None, f"hitl {shlex.join(words)}: there is no command {name}"
+    return command, name, rest
+
+
+@cache
+def _commands() -> Any:
+    import typer.main
+
+    from hitl.cli.app import app
+
+    return typer.main.get_command(app)

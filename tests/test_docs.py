@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
-import pytest
 
 from hitl.cli.app import app
 from hitl.connectors.catalog import CONNECTORS, settings_of
@@ -18,7 +15,6 @@ from hitl.errors import Busy, HitlError
 from hitl.models.registry import COMBINERS, with_papers
 from hitl.settings import Settings
 from tests.bench import results
-from tests.command_line import COMMAND, forked
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -29,51 +25,6 @@ BLOCK = re.compile(r"<!--run:(\w+)-->\n```(sh|python)\n(.*?)```", re.DOTALL)
 
 def blocks(kind: str) -> list[tuple[str, str]]:
     return [(path.name, code) for path in DOCUMENTS for k, _, code in BLOCK.findall(path.read_text()) if k == kind]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """What the examples expect to find."""
-    rows = [f"{n},{who},{'cat' if n % 2 else 'dog'}" for n in range(8) for who in ("ann", "bob")]
-    (tmp_path / "annotations.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
-    model = [f"{n},{0.8 if n % 2 else 0.3},{0.2 if n % 2 else 0.7}" for n in range(8)]
-    (tmp_path / "probs.csv").write_text("\n".join(["item,p_cat,p_dog", *model]) + "\n")
-    (tmp_path / "truth.csv").write_text("item,label\n0,dog\n1,cat\n")
-    (tmp_path / "new_items.csv").write_text("item,text\n100,new\n")
-    return tmp_path
-
-
-def execute(code: str, folder: Path) -> None:
-    for line in code.splitlines():
-        words = shlex.split(line, comments=True)
-        assert words[0] == "hitl"
-        strictly = f"import warnings; warnings.simplefilter('error'); {COMMAND}"
-        done = forked(strictly, *words[1:], folder=folder)
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-
-
-def test_the_examples_on_files_run(folder: Path) -> None:
-    found = blocks("files")
-    assert len(found) == 6
-    for _, code in found:
-        execute(code, folder)
-
-
-def test_the_examples_of_a_project_run_in_order(folder: Path) -> None:
-    found = blocks("project")
-    assert len(found) == 2
-    for _, code in found:
-        execute(code, folder)
-
-
-def test_the_python_example_runs(folder: Path) -> None:
-    ((_, code),) = blocks("python")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "confidence" in done.stdout
-    assert "accuracy" in done.stdout
 
 
 def test_the_example_of_calibration_runs_and_calibrates() -> None:
@@ -116,22 +67,6 @@ def test_the_guide_says_of_the_papers_what_was_measured() -> None:
         assert f"{ours:{form}} and {printed:{form}}".replace("0.", ".") in section, row
     drifted = kept["pl"]["pl-em --paper, n = 5000"]["T"], kept["pl"]["pl, n = 5000"]["T"]
     assert "here to {:.2f}; with truth it is {:.2f}".format(*drifted) in section
-
-
-def test_the_documented_combiner_passes_its_own_contract_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It failed: the document did not say that its entry point has to be installed."""
-    text = (ROOT / "docs" / "architecture.md").read_text().split("## Add a combiner")[1].split("\n## ")[0]
-    method, contract = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    module = ModuleType("their_package_squared")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(dict_of_methods(), "squared-votes", f"{module.__name__}:SquaredVotes")
-    exec(compile(f"{method}\n{contract}", "architecture.md", "exec"), vars(module))
-    module.test_the_contract_of_combiners()
-
-
-def dict_of_methods() -> dict[str, str]:
-    assert isinstance(COMBINERS.own, dict)
-    return COMBINERS.own
 
 
 def figure(name: str) -> str:

@@ -117,7 +117,7 @@ def words_of(entrypoint: list[str], command: list[str]) -> list[str]:
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """Where, and the words behind `hitl`, of every command line in deploy/ and in the page on operations."""
+    """Where, and the words behind `hitl`, of every command line in deploy/."""
     for name, service in compose()["services"].items():
         if "hitl" in service["image"]:
             yield from _of_words(f"compose {name}", words_of(service.get("entrypoint", []), service["command"]))
@@ -127,10 +127,6 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     for path in sorted((DEPLOY / "systemd").glob("*.service")):
         for line in re.findall(r"^ExecStart=\S+/hitl (.*)$", path.read_text(), re.MULTILINE):
             yield path.name, line.split()
-    for path in (DEPLOY / "README.md", ROOT / "docs" / "operations.md"):
-        for block in re.findall(r"```(?:sh)?\n(.*?)```", path.read_text(), re.DOTALL):
-            for line in re.findall(r"^(?:.*bin/)?hitl ([^|>\n]+)", block, re.MULTILINE):
-                yield path.name, shlex.split(line, comments=True)
 
 
 def _of_words(place: str, words: list[str]) -> Iterator[tuple[str, list[str]]]:
