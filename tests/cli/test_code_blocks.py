@@ -30,7 +30,7 @@ from hitl.settings.loading import load
 from hitl.tables.write import write_table
 from tests.command_line import Run, command_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
     for path in (
