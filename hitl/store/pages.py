@@ -23,8 +23,9 @@ A page is compared with the stored rows before anything is written. A page witho
 A page of millions of rows carries a digest per item (`Page.digests`). The digests of the last such page are stored, so
 only items with a different digest are compared, and new items are inserted column by column.
 
-Each page that changes anything raises the project's revision and stores it with the changed items. `hitl.store.answers`
-uses it to find the items that its snapshots lack.
+Each page that changes what a run reads raises the project's revision and stores it with the changed items.
+`hitl.store.answers` uses it to find the items that its snapshots lack. An item that differs only in how the platform
+serves it (`_SERVED`) is saved without raising it, because a push of our own changes that.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ DIGESTS = "digests"
 _COLUMNS_AT_ONCE, _ROWS_AT_ONCE = 50_000, 1_000
 """Maximum number of items inserted at a time, and of items compared at a time."""
 
+_SERVED = {"version", "labels_wanted", "closed"}
+"""Columns of an item that say how the platform serves it. No run reads them, except to repeat a push."""
+
 Row = dict[str, Any]
 Key = tuple[str, ...]
 
@@ -74,7 +78,7 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
         saver.columns(page, *page.digests)
     saver.annotators(page)
     saver.live(page)
-    if saver.changed or saver.deleted:
+    if saver.changed > saver.served or saver.deleted:
         saver.note_revision()
     _save_cursor(connection, lease, page)
     return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, page.problems, pages=1)
@@ -88,8 +92,8 @@ class _Saver:
         self._connection = connection
         self._project = name
         self._latest = latest
-        self.changed = 0
-        self.deleted = 0
+        self.changed = self.deleted = 0
+        self.served = 0  # how many of the changed rows are items that differ only in how they are served
         one = sa.select(item.c.item).where(item.c.project == name).limit(1)
         self._was_empty = connection.execute(one).first() is None
         self._touched: set[str] = set()
@@ -166,15 +170,8 @@ class _Saver:
         self._bulk(item, columns, of_project | version | given | {"revision": self._revision})
         annotations = annotations.sort_by("key").rename_columns({"key": "annotation"})
         columns = {name: annotations.column(name) for name in annotations.column_names}
-        given = {
-            "time": self._at,
-            "created": self._now,
-            "suggested": None,
-            "note": None,
-            "deleted": False,
-            "deleted_at": None,
-        }
-        self._bulk(annotation, columns, of_project | version | given)
+        given = dict.fromkeys(("suggested", "note", "deleted_at")) | {"time": self._at, "created": self._now}
+        self._bulk(annotation, columns, of_project | version | given | {"deleted": False})
         columns = {name: predictions.column(name) for name in predictions.column_names}
         self._bulk(prediction, columns, of_project)
 
@@ -223,6 +220,9 @@ class _Saver:
             if key not in stored:
                 row["position"] = position
                 position += 1
+        for key in fresh.keys() & stored.keys():
+            differing = {name for name, value in fresh[key].items() if value != stored[key][name]}
+            self.served += set() < differing <= _SERVED
         self._upsert(item, fresh, stored)
         return frozenset(key for (key,) in fresh)
 

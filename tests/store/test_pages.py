@@ -222,3 +222,17 @@ def test_kill_9_in_the_middle_of_a_page(url: str) -> None:
 def test_a_version_that_is_no_time(store: Store) -> None:
     save(store, page(1, item("1"), replace(said("a", "1"), version="revision x")))
     assert store.annotations("p", "q")["time"].to_pylist() == [None]
+
+
+def test_how_an_item_is_served_is_no_news(store: Store) -> None:
+    """A push changes it, and the next pull brings it back."""
+    save(store, page(1, item("1"), item("2"), said("a", "1")))
+    before = store.revision("p")
+    summary = save(store, page(2, item("1", 1, labels_wanted=3), item("2", 1, closed=True), said("a", "1")))
+    assert (summary.changed, store.revision("p")) == (2, before)
+    assert store.served("p") == {"1": (3, False)}
+    save(store, page(3, item("1", 2, labels_wanted=2), item("2", 2, data={"text": "new"}), said("a", "1")))
+    save(store, page(4, item("1", 3, labels_wanted=4), said("a", "1", "no", 1)))
+    save(store, page(5, live=["2"]))
+    save(store, page(6, item("1", 5), live=["1", "2"]))
+    assert store.revision("p") == before + 4

@@ -13,6 +13,7 @@ from hitl import cycle
 from hitl import project as projects
 from hitl.connectors.label_studio import compare
 from hitl.settings import CrewSettings, Settings
+from hitl.status import status_of
 from hitl.store import Store
 from tests.command_line import forked
 from tests.connectors.label_studio.conftest import Project, choice
@@ -81,6 +82,18 @@ def test_an_unchanged_run_is_at_most_ten_requests(
         project.admin.delete(f"/api/annotations/{annotation}/")
         assert run().pulled.deleted
         assert settled() <= 10, project.recorder.requests
+
+
+def test_what_a_run_pushes_is_no_news(make_project: Callable[..., Project], tmp_path: Path) -> None:
+    """`hitl serve` pulls between runs, and reads the tasks back that the run has reopened."""
+    project, _ = labeled_project(make_project)
+    settings = settings_for(project.number)
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        cycle.run(settings, store, connect(project))
+        with store.lease(settings.name) as lease:
+            assert cycle.pull(lease, store, connect(project)).items
+        assert not status_of(settings, store).changed_since
+        assert isinstance(cycle.run_if_changed(settings, store, connect(project)), cycle.Unchanged)
 
 
 @EVERY
