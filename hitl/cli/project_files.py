@@ -81,7 +81,7 @@ def export(
     """Write the labels of the last run: one row per item, with its confidence and number of answers."""
     from hitl.export import asked_table, label_tables
     from hitl.inputs_digest import result_changed
-    from hitl.kinds.kind import kind_of, multiple_choices
+    from hitl.kinds.kind import by_control, kind_of, multiple_choices
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence, stored_questions
     from hitl.tables.write import require_writable, with_source, write_table
@@ -117,8 +117,8 @@ def export(
         require_unread(config, settings, written)
         answer_tables = {name: kind_of(answered[name]).answers(answered[name], own_ids) for name in raw}
         as_of = f"{summary.recorded_at:%Y-%m-%d %H:%M} UTC"
-        made = next(iter(results.values())).fit
-        write_tables(output, {name: with_source(table, made, as_of=as_of) for name, table in tables.items()})
+        fits = {name: group[0].consensus.fit for name, group in by_control(evidence, chosen).items()}
+        write_tables(output, {name: with_source(table, fits[name], as_of=as_of) for name, table in tables.items()})
         write_tables(annotators_output, {name: annotator_table(result) for name, result in chosen.items()})
         if asked is not None:
             write_table(asked, asked_table(store.asks(settings.name), own_ids))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 from hitl import cycle
 from hitl.events.bodies import text_of
@@ -131,3 +132,23 @@ def test_while_answers_are_awaited_each_question_says_how_many(
         in status
     )
     assert "\nNext: wait for answers: " in status
+
+
+OWN = """
+from dataclasses import replace
+import hitl
+
+class Own(hitl.models.MajorityVote):
+    def fit(self, evidence, *, start=None):
+        found = super().fit(evidence)
+        return replace(found, fit=replace(found.fit, method=f"{len(found.classes)} classes"))
+"""
+
+
+def test_a_file_names_the_method_of_its_question(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    written(tmp_path, monkeypatch, more='[combine]\nmethod = "own.py:Own"\n')
+    assert run("run")[0] == 0
+    assert run("export", "labels.parquet")[0] == 0
+    for question, method in (("tone", b"2 classes"), ("stars", b"5 classes")):
+        assert parquet.read_schema(f"labels.{question}.parquet").metadata[b"hitl.method"] == method
