@@ -6,7 +6,7 @@
     │   ├── BadAnnotations      wrong labels, items or annotators
     │   ├── BadEvidence         wrong data other than annotations (models, truth, ...)
     │   └── UnknownItem         no such item; also a KeyError
-    ├── BadSettings         a key of hitl.toml, the environment or a flag             exit 78
+    ├── BadSettings         a setting: in hitl.toml, the environment, a flag, Python     exit 78
     │   └── MissingToken        the platform's token is not set; stored data can be used without it
     ├── MissingExtra        an optional part of hitl is not installed                 exit 78
     ├── PlatformError       an error of the labeling platform                         exit 77
@@ -25,7 +25,7 @@
     ├── GuessedOrder        a method takes the classes as ordered, and no one has named their order
     └── IgnoredEvidence     a method does not use some of its input
 
-Exit codes follow BSD sysexits. Messages and logs never contain secrets.
+BadInput and BadSettings are also a ValueError. Exit codes follow BSD sysexits. Messages and logs never contain secrets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class HitlError(Exception):
     parts: tuple[HitlError, ...] = ()
 
 
-class BadInput(HitlError):
+class BadInput(HitlError, ValueError):
     """Unusable data. The message says where, what was found and what was expected."""
 
     exit_code = 65
@@ -73,7 +73,7 @@ class UnknownItem(BadInput, KeyError):
     __str__ = Exception.__str__  # KeyError would show the repr of the message
 
 
-class BadSettings(HitlError):
+class BadSettings(HitlError, ValueError):
     """A setting with a missing or invalid value. The message names the key."""
 
     exit_code = 78

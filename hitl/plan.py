@@ -270,6 +270,8 @@ class Plan(OneLineRepr):
             expired = tuple(Expired(**row) for row in data["expired"])
             people = tuple(Activity(**row) for row in data["people"])
             return cls(asks, done, data["open_items"], data["stop"], expired, people)
+        except BadTable:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise BadTable(f"{where}: not a saved plan: {error}") from None
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from hitl.errors import BadTable
+from hitl.errors import BadTable, HitlError
 from hitl.formatting import counted, listed
 from hitl.parts import Place
 from hitl.tables.times import parse_time
@@ -118,6 +118,8 @@ class Export:
         """Skip what cannot be read within the block: count it, and keep a message that names its location."""
         try:
             yield
+        except HitlError:
+            raise
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             self.cannot_read(f"{record.place()}{name and f', {name}'}: {reason[:200]}")

@@ -8,25 +8,18 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from hitl.crew import UNLIMITED
-from hitl.errors import BadSettings
 from hitl.settings.times import seconds_of
 
 CENTURY = 100 * 366 * 24 * 3600.0
 """Longest duration that can be set, in seconds (a hundred years)."""
 
 
-def check(function: Callable[[Any], Any], *, keep: bool = True) -> Callable[[Any], Any]:
-    """Turn a function that raises BadSettings into a validator of pydantic.
-
-    The validator returns the value as written if `keep`, else the function's result.
-    """
+def check(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Turn a function that raises BadSettings into a validator of pydantic, which returns the value as written."""
 
     def checked(value: Any) -> Any:
-        try:
-            result = function(value)
-        except BadSettings as error:
-            raise ValueError(str(error)) from None
-        return value if keep else result
+        function(value)
+        return value
 
     return checked
 
@@ -40,7 +33,7 @@ Price = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[
     float,
     Field(gt=0, le=CENTURY, allow_inf_nan=False),
-    BeforeValidator(check(lambda value: seconds_of(value) if isinstance(value, str) else value, keep=False)),
+    BeforeValidator(lambda value: seconds_of(value) if isinstance(value, str) else value),
 ]
 """Duration in seconds > 0, written as text such as "15m" or as a number."""
 

@@ -265,3 +265,19 @@ def test_an_ordered_categorical_keeps_its_order_and_a_column_twice_is_named() ->
     twice = pd.concat([frame, frame[["label"]]], axis=1)
     with pytest.raises(BadTable, match="labels: column 'label' appears twice"):
         hitl.combine(twice)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"method": "no-such"},
+        {"method": "one-coin", "max_iterations": -1},
+        {"truth": {"nowhere": "x"}, "classes": ["a", "b"]},
+        {"item": "task"},
+        {"graph": [("a",)]},
+    ],
+)
+def test_a_bad_value_is_a_value_error(wrong: dict[str, Any]) -> None:
+    """As in scikit-learn."""
+    with pytest.raises(ValueError):  # noqa: PT011: the tests above read the messages
+        hitl.combine(LABELS, **wrong)
