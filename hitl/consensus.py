@@ -241,16 +241,16 @@ class Consensus(OneLineRepr):
         if n is None:
             raise UnknownItem(f"the consensus has no item {item!r}{did_you_mean(str(item), self._row_of)}")
         probabilities = dict(zip(self.classes, self.probabilities[n].tolist(), strict=True))
-        return ItemConsensus(self.items[n], self.labels[n], float(self.confidence[n]), probabilities)
+        return ItemConsensus(self.items[n], self.classes[self.codes[n]], float(self.confidence[n]), probabilities)
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {str(name): n for n, name in enumerate(self.items)}
 
     @cached_property
-    def labels(self) -> npt.NDArray[np.object_]:
-        """(N,) name of the most probable class of each item; the first one if tied."""
-        return np.array(self.classes, dtype=object)[self.codes]
+    def labels(self) -> npt.NDArray[Any]:
+        """(N,) most probable class of each item, the first one if tied: whole numbers (int64), or text (object)."""
+        return np.array(self.classes, dtype=object if isinstance(self.classes[0], str) else np.int64)[self.codes]
 
     @cached_property
     def codes(self) -> Ints:

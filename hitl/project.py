@@ -46,14 +46,8 @@ def load(config: Path) -> Settings:
     from hitl.connectors.catalog import settings_of
     from hitl.settings import loading
 
-    loaded = loading.load(config, settings_of)
-    folder, graph = config.resolve().parent, loaded.graph  # absolute, because digests of results depend on these paths
-    if graph.kind is None:
-        graph = loaded.source.graph(folder)
-    models = {name: str(folder / p) for name, p in loaded.models.items()}
-    return loaded.model_copy(
-        update={"models": models, "features": loaded.features.within(folder), "graph": graph.within(folder)}
-    )
+    # The folder is absolute, because digests of results depend on these paths.
+    return loading.load(config, settings_of).within(config.resolve().parent)
 
 
 @contextmanager

@@ -66,7 +66,7 @@ class Aggregator:
         people = found.annotators
         tasks, classes = pd.Index(found.items, name="task"), pd.Index(found.classes, name="label")
         self.consensus_ = found
-        self.labels_ = pd.Series(found.labels, tasks, name="agg_label").infer_objects()
+        self.labels_ = pd.Series(found.labels, tasks, name="agg_label")
         self.probas_ = pd.DataFrame(found.probabilities, tasks, classes)
         self.skills_ = pd.Series(people.accuracy, pd.Index(people.names, name="worker"), name="skill")
         self.priors_ = pd.Series(found.class_shares, classes, name="prior")

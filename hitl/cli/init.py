@@ -141,11 +141,13 @@ def _column(key: str, there: Sequence[str]) -> str | None:
 
 
 def _label_studio(address: str, number: int | None, control: str | None) -> Found:
-    """Look at the project. Raises BadSettings and MissingToken, and Refused and Unreachable as the client does."""
+    """Look at the project. Raises BadSettings, MissingExtra and MissingToken, and errors as the client does."""
     from hitl.connectors.label_studio import doctor, read_token
     from hitl.connectors.label_studio.address import read_address
     from hitl.connectors.label_studio.client import Client
+    from hitl.models.predictors.predictor import required
 
+    required("label_studio_sdk", "Label Studio", "hitl-toolkit[label-studio]")  # before asking for a token
     url, pasted = read_address(address)
     if None not in (pasted, number) and pasted != number:
         raise BadSettings(f"init: the address is of project {pasted}, and --project says {number}")

@@ -123,6 +123,11 @@ class PolicySettings(Section):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
+def code_in(folder: Path, name: str) -> str:
+    """Resolve the file of `file.py:name` against this folder. Return other names unchanged."""
+    return str(folder / name) if name.rpartition(":")[0].endswith(".py") else name
+
+
 class FeatureSettings(Section):
     """Source of the features of items: one of `file`, `columns`, `text` and `image`, or none.
 
@@ -156,8 +161,8 @@ class FeatureSettings(Section):
             paths["file"] = str(folder / self.file)
         if self.weights is not None and (folder / self.weights).is_file():
             paths["weights"] = str(folder / self.weights)
-        if self.model is not None and self.model.rpartition(":")[0].endswith(".py"):
-            paths["model"] = str(folder / self.model)
+        if self.model is not None:
+            paths["model"] = code_in(folder, self.model)
         return self.model_copy(update=paths)
 
     @model_validator(mode="after")
@@ -314,6 +319,19 @@ class Settings(FromFile):
     events: Annotated[tuple[EventSettings, ...], AfterValidator(check(require_different))] = ()
     models: dict[str, str] = Field(default_factory=dict)
     webhook_secret: SecretStr | None = None
+
+    def within(self, folder: Path) -> Settings:
+        """Return the settings with relative paths resolved against this folder, except those of source and store."""
+        graph = self.source.graph(folder) if self.graph.kind is None else self.graph
+        learned = None if self.learn.model is None else code_in(folder, self.learn.model)
+        sections = {
+            "models": {name: str(folder / path) for name, path in self.models.items()},
+            "features": self.features.within(folder),
+            "graph": graph.within(folder),
+            "combine": self.combine.model_copy(update={"method": code_in(folder, self.combine.method)}),
+            "learn": self.learn.model_copy(update={"model": learned}),
+        }
+        return self.model_copy(update=sections)
 
     @model_validator(mode="after")
     def _one_model_a_name(self) -> Settings:

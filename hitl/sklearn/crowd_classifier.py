@@ -100,7 +100,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rows = np.flatnonzero((codes >= 0).any(axis=1))
         fitted = trained.fitted(rows, self.consensus_.probabilities[rows])
         if fitted is None:
-            raise ValueError(f"y: all items are of one class, {self.consensus_.labels[rows[0]]!r}; expected several")
+            raise ValueError(f"y: all items are of one class, {self.consensus_.labels[rows[0]]}; expected several")
         self.estimator_, self._examples = fitted, len(rows)
         return self
 

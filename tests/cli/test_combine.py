@@ -364,12 +364,20 @@ def test_a_method_from_a_file_and_what_made_a_file(run: Run, tables: Path) -> No
     assert run("combine", "annotations.csv", "-m", "own.py:Other")[0] == 78
 
 
-def test_a_project_takes_a_method_from_a_file(run: Run, tables: Path) -> None:
+def test_a_project_takes_a_method_from_a_file_in_its_folder(
+    run: Run, tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tables / "own.py").write_text(OWN)
     assert run("init", ".", "--name", "p")[0] == 0
     settings = Path("hitl.toml").read_text()
     Path("hitl.toml").write_text(settings.replace('method = "default"', 'method = "own.py:Own"'))
-    assert run("run")[0] == 0
-    assert run("export", "labels.parquet")[0] == 0
+    (tables / "elsewhere").mkdir()
+    monkeypatch.chdir(tables / "elsewhere")
+    config = ("--config", "../hitl.toml")
+    assert run("run", *config)[0] == 0
+    assert run("export", "labels.parquet", *config)[0] == 0
     made = parquet.read_schema("labels.parquet").metadata
     assert (made[b"hitl.method"], b"hitl.as_of" in made) == (b"Own", True)
+    assert "nothing has changed" in run("run", *config)[1]
+    (tables / "own.py").write_text(f"{OWN}\n# another version\n")
+    assert "nothing has changed" not in run("run", *config)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -87,6 +88,12 @@ def test_what_does_not_fit_is_said_and_nothing_is_written(run: Run, arguments: s
     code, out, err = run("init", *arguments.split())
     assert (code in (65, 78), out, message in err, "secret" in err) == (True, "", True, False), err
     assert not Path("hitl.toml").exists()
+
+
+def test_a_missing_extra_is_said_before_a_token_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "label_studio_sdk", None)
+    code, _, err = run("init", "http://127.0.0.1:9/projects/1")
+    assert (code, "pip install 'hitl-toolkit[label-studio]'" in err, "TOKEN" in err) == (78, True, False), err
 
 
 def test_nothing_is_overwritten(run: Run) -> None:

@@ -279,5 +279,13 @@ def test_an_ordered_categorical_keeps_its_order_and_a_column_twice_is_named() ->
 )
 def test_a_bad_value_is_a_value_error(wrong: dict[str, Any]) -> None:
     """As in scikit-learn."""
-    with pytest.raises(ValueError):  # noqa: PT011: the tests above read the messages
+    with pytest.raises(ValueError, match=r"\w"):
         hitl.combine(LABELS, **wrong)
+
+
+def test_labels_that_are_numbers_stay_numbers() -> None:
+    codes = LABELS.assign(label=LABELS["label"].astype("category").cat.codes)
+    found = hitl.combine(codes)
+    assert found.labels.dtype == found.frame()["label"].dtype == np.int64
+    assert type(found[found.items[0]].label) is int
+    assert hitl.combine(LABELS).labels.dtype == object

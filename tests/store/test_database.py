@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -186,3 +188,22 @@ def test_sqlite_keeps_a_log(sqlite_url: str) -> None:
     with Store(sqlite_url) as store, store.database.read() as connection:
         pragmas = [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "foreign_keys")]
     assert pragmas == ["wal", 1]
+
+
+@pytest.mark.parametrize("writable", [True, False])
+@pytest.mark.parametrize("content", ["nothing", "no tables"])
+def test_an_empty_file_becomes_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, writable: bool
+) -> None:
+    file = tmp_path / "hitl.db"
+    file.touch()
+    if content == "no tables":
+        with closing(sqlite3.connect(file)) as connection:
+            connection.executescript("CREATE TABLE t (x); DROP TABLE t;")
+    monkeypatch.setattr("hitl.store.engine._is_read_only", lambda _: not writable)
+    if writable:
+        with Store(f"sqlite:///{file}") as store:
+            assert not any(store.counts("p").values())
+    else:
+        with pytest.raises(StoreError, match="cannot be written: check the permissions"):
+            Store(f"sqlite:///{file}")
