@@ -77,6 +77,7 @@ def content(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db"}
 
 
+@pytest.mark.journey
 def test_no_command_of_a_project_writes_over_what_it_reads_or_would_read(run: Run, project: Path) -> None:
     assert run("run")[0] == 0
     (project / "link").symlink_to(project / "data")

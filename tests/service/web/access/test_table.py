@@ -55,6 +55,7 @@ def test_a_guard_that_is_left_out_is_found(here: Accounts, instead: Role | None)
 async def unchecked(request: Request, caller: Caller) -> None: ...
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("name", "broken", "caller"),
     [

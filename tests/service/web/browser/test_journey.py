@@ -17,6 +17,7 @@ pytestmark = needs_chromium
 BELIEF = "main .meterbox >> nth=0"
 
 
+@pytest.mark.journey
 def test_a_lead_at_work(tmp_path: Path) -> None:
     config = crowd().written(tmp_path / "pets")
     run(config)
