@@ -331,7 +331,7 @@ def expected_accuracy(question: rules.Judged) -> rules.Expected:
 
 TOO_SURE = (
     "This method is overconfident on most crowds, so the project may end too early. The default method corrects for "
-    "that (labels of whole items only). 20 gold items (`hitl gold`) check any method."
+    "that (labels of whole items only). 20 gold items (`hitl gold truth.csv`: item, label) check any method."
 )
 
 

@@ -357,10 +357,12 @@ class Pages:
     Attributes:
         links: name of an annotator (as in `AnnotatorRow`) -> URL of their page.
         advice: a sentence about how to use these pages, or "".
+        title: title of the project on the platform, or "".
     """
 
     links: Mapping[str, str] = field(default_factory=dict)
     advice: str = ""
+    title: str = ""
 
 
 class Connector(ABC):

@@ -360,7 +360,7 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
             f"{WELL_KNOWN} labels per annotator on gold items or items with three labels."
         )
     if not expected.checked and not all(consensus.design_effect.independent for _, consensus in pool):
-        why = "20 or more answered gold items (`hitl gold`) would sharpen this forecast."
+        why = "20 or more answered gold items (`hitl gold truth.csv`: item, label) would sharpen this forecast."
         return UNCHECKED, why
     return MODEL, None
 

@@ -102,7 +102,7 @@ def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> t
 def too_few(known: int) -> str:
     """Explain that `known` answered items of known truth are too few to check the confidence."""
     have = f", and you have {known} so far" if known else ""
-    return f"Checking it takes {LEAST_KNOWN} answered gold items (`hitl gold`){have}."
+    return f"Checking it takes {LEAST_KNOWN} answered gold items (`hitl gold truth.csv`: item, label){have}."
 
 
 def _most_labelled(evidence: Evidence, among: npt.NDArray[np.bool_]) -> Rows:

@@ -211,8 +211,8 @@ class LabelStudio(Connector):
         return pull.annotators(self.client) if read is None else read
 
     def workplaces(self) -> Pages:
-        """Return email -> URL of the annotator's tab, with advice for annotators."""
-        return Pages(assign.tabs(self.client, self.project), assign.ADVICE)
+        """Return email -> URL of the annotator's tab, advice for annotators, and the project's title."""
+        return Pages(assign.tabs(self.client, self.project), assign.ADVICE, str(self.settings["title"]))
 
     def marks(self) -> frozenset[str]:
         """Return the marks of the stores whose order is in the project."""

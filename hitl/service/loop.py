@@ -350,11 +350,13 @@ class ProjectLoop(threading.Thread):
     def late_since(self, now: datetime) -> datetime | None:
         """Return when the last successful run ended if the next one is overdue, else None."""
         self._finished = min(self._finished, now)  # a clock that was ahead must not hide a late run
-        stored = self._store.last_cycle(self.project.name), self._store.looked_at(self.project.name)
+        name, begun = self.project.name, self._begun
+        stored = self._store.last_cycle(name), self._store.looked_at(name)
         ended = [stored[0].recorded_at if stored[0] else None, stored[1]]
-        if self._begun is None:  # runs by another loop count
+        if begun is None or self._store.failure(name) is None:  # runs by another process count
             self._finished = max([self._finished, *(when for when in ended if when is not None and when <= now)])
-        tried = min((min(when, now) for when in (self._begun, self._blind) if when is not None), default=None)
+            begun = None if begun is not None and begun <= self._finished else begun
+        tried = min((min(when, now) for when in (begun, self._blind) if when is not None), default=None)
         return self._finished if is_late(self.project.schedule, self._finished, tried, now) else None
 
 

@@ -116,9 +116,7 @@ class ModelProfile(OneLineRepr):
     def verdict(self) -> str:
         """Sentence that says whether the model helps. Only known answers can tell: the consensus flatters itself."""
         if self.measured is None:
-            return (
-                f"Can't tell yet: {LEAST_KNOWN} items or more with known answers and a label would tell (`hitl gold`)"
-            )
+            return f"Can't tell yet: {LEAST_KNOWN} or more answered gold items would tell (`hitl gold truth.csv`)"
         row = self.measured.overall.iloc[0]
         adds, low, high = (float(row[name]) * 100 for name in ("model_adds", "model_adds_low", "model_adds_high"))
         answer = "Yes" if low > 0 else "No, it harms" if high < 0 else "Can't tell yet"

@@ -170,7 +170,7 @@ def test_few_labels_an_item_cannot_say_how_good_they_are() -> None:
     assert "the expected accuracy" in str(stop(fair, Crew(), budget))
     found = rules.expected_accuracy([thin])
     assert found.unknowable.startswith("With 2.0 labels per item")
-    assert "20 gold items (`hitl gold`), collect 3 labels per item, or add model predictions" in str(found.unknowable)
+    assert "20 gold items (`hitl gold truth.csv`: item, label), collect 3 labels per item, or " in str(found.unknowable)
     shown = {"expected": asdict(found), "labels": 1, "cost": 1.0}
     assert "can't tell yet. With 2.0 labels per item" in outlook(shown)[0]
     beside = (replace(thin[0], probabilities={"model": q_nj}), thin[1])
@@ -264,8 +264,8 @@ def test_why_the_confidence_was_not_checked_is_said() -> None:
     assert (one_checked.checked, one_checked.unchecked) == (100, "")
     few = replace(evidence, truth=np.where(np.arange(300) < 7, 0, -1))
     for known, said in (
-        (few, "(`hitl gold`), and you have 7 so far."),
-        (replace(evidence, truth=None), "(`hitl gold`)."),
+        (few, "(`hitl gold truth.csv`: item, label), and you have 7 so far."),
+        (replace(evidence, truth=None), "(`hitl gold truth.csv`: item, label)."),
     ):
         found = rules.expected_accuracy([(known, consensus)])
         assert found.unchecked.startswith("Checking it takes 20 answered gold items")

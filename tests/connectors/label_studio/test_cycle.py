@@ -92,7 +92,8 @@ def test_what_a_run_pushes_is_no_news(make_project: Callable[..., Project], tmp_
         cycle.run(settings, store, connect(project))
         with store.lease(settings.name) as lease:
             assert cycle.pull(lease, store, connect(project)).items
-        assert not status_of(settings, store).changed_since
+        status = status_of(settings, store)
+        assert (status.changed_since, status.pages and status.pages.title) == (False, "test project")
         assert isinstance(cycle.run_if_changed(settings, store, connect(project)), cycle.Unchanged)
 
 

@@ -75,6 +75,7 @@ def overview(visit: Viewing) -> Response:
         line=_line(visit.one),
         queues=[queue for queue in status.queues if queue.annotator is not None][:MOST_QUEUES],
         links={} if status.pages is None else status.pages.links,
+        heading=(status.pages and status.pages.title) or visit.one.name,
         standing=status,
         summary=status.summary(),
         progress={name or views[0].page.name: one for name, one in last.get("questions", {}).items()},

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from hitl.connectors.tables import Tables
+from hitl.platform import Pages
 from hitl.project import opened
 from hitl.store.schema import cycle, project
 from tests.service.web.pages.test_hostile import Links
@@ -36,6 +38,12 @@ def test_what_has_moved_since_the_last_cycle(tmp_path: Path) -> None:
         assert served.json(link)["found"] == row["changed"]
         assert "Since run 1, the confidence in" in words(served)
         assert "Annotations or items have changed since the last run" in words(served)
+
+
+def test_the_page_has_the_title_of_the_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tables, "workplaces", lambda self: Pages(title="Support tickets"))
+    with serving(served_crowd(tmp_path / "p", small())) as served:
+        assert "<h1>Support tickets</h1>" in served.html("/projects/p")
 
 
 def test_the_state_goes_from_planned_to_answered(tmp_path: Path) -> None:
