@@ -205,7 +205,7 @@ def _state(subject: str, question: Mapping[str, Any], metrics: Mapping[str, Any]
     if not total:
         return f"{subject} has no items yet."
     if not left:
-        most = f"the limit of {counted(metrics['max_labels'], 'label')}"
+        most = f"the limit of {counted(metrics['max_labels'], 'answer')}"
         short = f"; {below:,} of them stopped at {most}, below the target of {target}" if below else ""
         return f"{subject} is finished: all {counted(total, 'item')} are done{short}."
     if metrics.get("stop") and metrics["reached"]:
@@ -279,7 +279,7 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
                 f"Labels agree with such answers on about {audit.share:.1%} of all items (95 % interval "
                 f"{audit.low:.1%} to {audit.high:.1%}). This is agreement, not accuracy: annotators make mistakes too."
             )
-        lines.append(f"Spent: {counted(metrics['labels'], 'label')}, cost {metrics['cost']:,g}.")
+        lines.append(f"Spent: {counted(metrics['labels'], 'answer')}, cost {metrics['cost']:,g}.")
     lines += [_of_model(name, said, metrics["items"]) for name, said in metrics.get("models", {}).items()]
     return [*lines, *remaining(metrics)]
 

@@ -186,19 +186,19 @@ def missed_by(schedule: ScheduleSettings, times: Iterable[datetime | None], now:
 
 
 def stored_in_words(counts: Mapping[str, int]) -> str:
-    """Describe `Store.counts` in words. A label is one answer by one annotator to one question about one item.
+    """Describe `Store.counts` in words. An answer is by one annotator, to one question about one item.
 
-    Skips, ground truth and model predictions are not labels and are listed separately.
+    Skips, ground truth and model predictions are not answers and are listed separately.
 
     Example:
         >>> stored_in_words({"items": 9, "labels": 27, "annotators_with_labels": 3, "skips": 1, "gold": 0})
-        '9 items, 27 labels of 3 annotators, 1 skip'
+        '9 items, 27 answers by 3 annotators, 1 skip'
     """
     if not any(counts.values()):
         return "nothing pulled yet"
     active = counts.get("annotators_with_labels", 0)
-    said = [counted(counts["items"], "item"), counted(counts["labels"], "label")]
-    said[1] += f" of {counted(active, 'annotator')}" if active else ""
+    said = [counted(counts["items"], "item"), counted(counts["labels"], "answer")]
+    said[1] += f" by {counted(active, 'annotator')}" if active else ""
     said += [counted(counts[key], word) for key, word in (("skips", "skip"),) if counts.get(key)]
     said += [counted(counts["gold"], "gold item")] if counts.get("gold") else []
     said += [f"{counted(counts['predictions'], 'prediction')} by models"] if counts.get("predictions") else []

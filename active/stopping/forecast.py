@@ -1,4 +1,4 @@
-"""Forecast the number of labels still needed: "About n labels to go, cost c, to reach a".
+"""Forecast the number of labels still needed: "About n answers to go, cost c, to reach a".
 
 The policy's future is simulated several times (draws), starting from the present beliefs. Each draw consists of
 
@@ -106,10 +106,10 @@ class Forecast:
         reaches = self.target is not None and self.reached >= 0.5
         goal = f" to reach {self.target:.1%}" if reaches else ""
         if self.too_early:
-            text = f"It's too early to forecast the number of labels{goal or ' to go'}."
+            text = f"It's too early to forecast the number of answers{goal or ' to go'}."
         else:
             between = f"{self.low:,.0f} to {self.high:,.0f}"
-            text = f"About {self.labels:,.0f} labels to go ({between}){goal}, cost {self.cost:,.4g}."
+            text = f"About {self.labels:,.0f} answers to go ({between}){goal}, cost {self.cost:,.4g}."
         if self.unfinished >= 0.5:
             left = round(self.unfinished)
             items = "One item" if left == 1 else f"{left:,} items"
@@ -124,7 +124,7 @@ def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: 
     """Forecast the labels until the project is done, by simulating `draws` futures. `seed` >= 0 is for the draws.
 
     >>> print(forecast([(evidence, consensus)], Crew(("ann", "bob")), Budget(target_accuracy=0.95)))
-    About 1,240 labels to go (830 to 1,850) to reach 95.0%, cost 1,240.
+    About 1,240 answers to go (830 to 1,850) to reach 95.0%, cost 1,240.
     """
     pool = PoolState.of(questions, budget)
     expected, rows, target = pool.expected, pool.open_rows, budget.target_accuracy
@@ -357,7 +357,7 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
     if min(_informative_labels(evidence) for evidence, _ in pool) < WELL_KNOWN:
         return HARDLY_KNOWN, (
             "We hardly know yet how accurate the annotators are. A forecast needs about "
-            f"{WELL_KNOWN} labels per annotator on gold items or items with three labels."
+            f"{WELL_KNOWN} answers per annotator on gold items or items with three answers."
         )
     if not expected.checked and not all(consensus.design_effect.independent for _, consensus in pool):
         why = "20 or more answered gold items (`hitl gold truth.csv`: item, label) would sharpen this forecast."

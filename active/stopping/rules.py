@@ -229,7 +229,7 @@ def _unknowable(evidence: Evidence, consensus: Consensus) -> str:
         return ""
     mean = float(labels_n[labeled_n].mean())
     return (
-        f"With {mean:.1f} labels per item, people who share a mistake look as good as people who are right. Add "
-        f"{LEAST_KNOWN} gold items (`hitl gold truth.csv`: item, label), collect {FEW_LABELS:g} labels per item, or "
+        f"With {mean:.1f} answers per item, people who share a mistake look as good as people who are right. Add "
+        f"{LEAST_KNOWN} gold items (`hitl gold truth.csv`: item, label), collect {FEW_LABELS:g} answers per item, or "
         "add model predictions."
     )

@@ -139,7 +139,7 @@ def annotator_rows(page: QuestionPage, most: int) -> list[dict[Hashable, Any]]:
         answer, truth = report.options[option[row["code"]]], report.classes[true[row["code"]]]
         often_enough = row["often"] >= 0.005
         typical = f"says {answer} for {truth}: {row['often'] * 100:.0f}\u00a0%" if often_enough else "hardly any"
-        row["confusion"] = typical if row["labels"] else "no labels yet"
+        row["confusion"] = typical if row["labels"] else "no answers yet"
     return rows
 
 

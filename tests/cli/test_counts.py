@@ -36,7 +36,7 @@ def project(run: Run, tmp_path: Path) -> Path:
     return tmp_path
 
 
-WORDS = "12 items, 36 labels of 3 annotators, 1 skip, 2 gold items, 7 predictions by models"
+WORDS = "12 items, 36 answers by 3 annotators, 1 skip, 2 gold items, 7 predictions by models"
 
 
 def test_every_command_says_the_same_number_of_labels(run: Run, project: Path) -> None:
@@ -44,7 +44,7 @@ def test_every_command_says_the_same_number_of_labels(run: Run, project: Path) -
     assert f"stored: {WORDS}" in run("run")[1]
     status = run("status")[1]
     assert f"pets: {WORDS}" in status
-    assert "Spent: 36 labels" in status
+    assert "Spent: 36 answers" in status
     assert f"store: {WORDS}" in run("doctor")[1]
     assert "36 labels on 12 items" in run("doctor")[1]  # of the tables themselves, without skips and known truth
     Path("labels.csv").write_text("\n".join(["item,annotator,label", *ROWS]) + "\n")
@@ -81,7 +81,7 @@ def test_an_answer_to_two_questions_is_two_labels_and_one_given_twice_is_one(tmp
         store.save_page(lease, Page({}, (ItemRow("1", {}, ""),), tuple(rows)))
         counts = store.counts("p")
     assert (counts["labels"], counts["annotations"], counts["skips"]) == (4, 4, 1)  # without ids each is one
-    assert stored_in_words(counts) == "1 item, 4 labels of 1 annotator, 1 skip"
+    assert stored_in_words(counts) == "1 item, 4 answers by 1 annotator, 1 skip"
 
 
 def test_a_cycle_and_its_forecast_count_the_labels_of_all_questions() -> None:

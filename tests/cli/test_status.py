@@ -101,9 +101,9 @@ def test_status_tells_what_is_expected_spent_to_come_and_waited_for(folder: Path
     for words in (
         "xpected accuracy: ",
         "95 % interval",
-        "Spent: 27 labels, cost 27",
+        "Spent: 27 answers, cost 27",
         "too early to forecast",
-        "A forecast needs about 20 labels per annotator",
+        "A forecast needs about 20 answers per annotator",
         "oldest 3 h",
         f"Waiting for answers: {len(judgement.plan.asks)} questions for 2 annotators\n"
         "  dee: 3 questions (oldest 3 h)\n",
@@ -236,7 +236,7 @@ def test_status_says_who_is_at_work_and_what_was_not_pushed_or_understood(folder
     with store.lease("p") as lease:
         cycle.pull(lease, store, down)
         said, found = text(store), data(store)
-    assert said.splitlines()[0] == "p: 12 items, 27 labels of 3 annotators"
+    assert said.splitlines()[0] == "p: 12 items, 27 answers by 3 annotators"
     assert "Running now: " in said
     assert f"process {os.getpid()}," in found["running"]
     assert "up to date with the plan" not in said

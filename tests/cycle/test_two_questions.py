@@ -109,7 +109,7 @@ def test_labels_at_the_limit_end_the_project_below_its_target(
     for _ in range(2):
         assert run("run")[0] == 0
     status = run("status")[1]
-    assert "40 of them stopped at the limit of 3 labels, below the target of 95 %." in status
+    assert "40 of them stopped at the limit of 3 answers, below the target of 95 %." in status
     assert "raise `budget.max_labels`" in status
     with opened(config) as (_, store, _):
         events = told(store)

@@ -218,14 +218,14 @@ def test_every_colour_is_defined_for_light_and_dark():
 
 def test_the_verdict_comes_first_with_one_accuracy_and_a_table_of_contents():
     page, truth = sample()
-    ahead = ("Expected accuracy: 91.0%", "It is too early to forecast the number of labels to go.")
+    ahead = ("Expected accuracy: 91.0%", "It is too early to forecast the number of answers to go.")
     found = seen(replace(page, truth=truth), plan=Plan((), (), 60), outlook=ahead, remaining=ahead[1:])
     heads = [found.text.index(words) for words in ("Where does it stand?", "Does the model help?", "What is left?")]
     assert heads == sorted(heads)
     assert heads[-1] < found.text.index("On this page:") < found.text.index("How sure the labels are")
     assert "0 of 60 items are done" in found.text
     assert "No model was given" in found.text
-    assert "It is too early to forecast the number of labels to go." in found.text
+    assert "It is too early to forecast the number of answers to go." in found.text
     places = {a.get("id") for _, a in found.tags}
     assert {(a["href"] or "")[1:] for tag, a in found.tags if tag == "a"} <= places
     assert "expected accuracy" not in found.text
@@ -295,7 +295,7 @@ def test_several_questions_have_a_section_each():
     assert [a["id"] for tag, a in found.tags if tag == "section" and a.get("class") == "question"] == ["q1", "q2"]
     assert {"#q1", "#q2"} <= {a.get("href") for tag, a in found.tags if tag == "a"}
     assert "60 items" in found.text  # the same items, counted once
-    assert "500 labels" in found.text
+    assert "500 answers" in found.text
     assert "9 annotators" in found.text
     assert "animal: cat, colour: b" in found.text
 
@@ -303,11 +303,11 @@ def test_several_questions_have_a_section_each():
 @pytest.mark.parametrize("people", [0, 2])
 def test_nothing_labeled_yet(people):
     text = seen(pool(n_annotators=people), plan=Plan(open_items=3)).text
-    assert "0 labels" in text
+    assert "0 answers" in text
     assert "0 annotators" in text
     assert "50.0 % accuracy" in text
     assert "expected of all items, not checked" in text
-    assert ("no labels yet" if people else "No annotator has labeled anything yet") in text
+    assert ("no answers yet" if people else "No annotator has labeled anything yet") in text
 
 
 @pytest.mark.parametrize("truth", [0, 1])
@@ -315,7 +315,7 @@ def test_one_item_one_annotator(truth):
     annotations = Annotations.from_matrix(np.array([[0]]), classes=("a", "b"))
     page = QuestionPage("q", Evidence(annotations, truth=np.array([truth])), combined(annotations))
     text = seen(page, history=(Cycle(1, WHEN),)).text
-    assert "1 item 1 label 1.0 per item 1 annotator with" in text
+    assert "1 item 1 answer 1.0 per item 1 annotator with" in text
     assert f"{1 - truth} of 1 gold items right" in text
 
 

@@ -98,7 +98,9 @@ def test_the_model_helps_only_where_its_interval_excludes_zero() -> None:
     assert verdict(0.13, 0.05, 0.2).startswith("Yes: it adds +13.0 points to the annotators' accuracy (+5.0 to +20.0;")
     assert verdict(0.13, -0.05, 0.3).startswith("Can't tell yet: it adds +13.0 points")
     assert verdict(-0.1, -0.2, -0.01).startswith("No, it harms")
-    assert replace(profile, measured=None).verdict.startswith("Can't tell yet: 10 items or more with known answers")
+    assert replace(profile, measured=None).verdict.startswith(
+        "Can't tell yet: 10 or more answered gold items would tell"
+    )
     row = profile.measured.overall.iloc[0]
     assert f"({row['model_adds_low'] * 100:+.1f} to {row['model_adds_high'] * 100:+.1f}; " in profile.verdict
 

@@ -144,7 +144,7 @@ def test_a_target_that_cannot_be_reached_is_told() -> None:
     assert "100 items will stay below the target" in str(ahead)
     assert not Forecast(0, 0, 0, 0, 0, 0, 0.9).too_early
     near = Forecast(1234.4, 1000, 1500, 2000, 1, 2, 0.97, 0.97)
-    assert str(near) == "About 1,234 labels to go (1,000 to 1,500) to reach 97.0%, cost 2,000."
+    assert str(near) == "About 1,234 answers to go (1,000 to 1,500) to reach 97.0%, cost 2,000."
 
 
 def test_many_items_are_forecast_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def test_it_says_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     assert early.caution is not None
     assert "hardly know yet" in early.caution
     assert early.too_early
-    assert str(early).startswith("It's too early to forecast the number of labels to go.")
+    assert str(early).startswith("It's too early to forecast the number of answers to go.")
     assert not re.search(r"about|\d %|\(", str(early))
     evidence = Evidence(Annotations.from_matrix(would[:, :4], classes=(0, 1, 2)))
     untold = forecast([(evidence, DefaultCombiner().fit(evidence))], Crew(), Budget(target_confidence=0.999))

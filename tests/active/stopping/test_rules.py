@@ -169,10 +169,12 @@ def test_few_labels_an_item_cannot_say_how_good_they_are() -> None:
     assert stop(thin, Crew(), budget) is None
     assert "the expected accuracy" in str(stop(fair, Crew(), budget))
     found = rules.expected_accuracy([thin])
-    assert found.unknowable.startswith("With 2.0 labels per item")
-    assert "20 gold items (`hitl gold truth.csv`: item, label), collect 3 labels per item, or " in str(found.unknowable)
+    assert found.unknowable.startswith("With 2.0 answers per item")
+    assert "20 gold items (`hitl gold truth.csv`: item, label), collect 3 answers per item, or " in str(
+        found.unknowable
+    )
     shown = {"expected": asdict(found), "labels": 1, "cost": 1.0}
-    assert "can't tell yet. With 2.0 labels per item" in outlook(shown)[0]
+    assert "can't tell yet. With 2.0 answers per item" in outlook(shown)[0]
     beside = (replace(thin[0], probabilities={"model": q_nj}), thin[1])
     checked = (replace(thin[0], truth=np.where(np.arange(400) < 30, 0, -1)), replace(thin[1], fit=Fit("dawid-skene")))
     for question in (fair, beside, checked):
@@ -185,7 +187,7 @@ def test_models_stand_for_labels_of_what_they_predict_as_far_as_they_tell_anythi
     one = np.full((40, 2), np.nan)
     one[0] = 0.7, 0.3
     of_one = replace(thin, probabilities={"model": one})
-    assert rules.expected_accuracy([(of_one, consensus)]).unknowable.startswith("With 2.0 labels per item")
+    assert rules.expected_accuracy([(of_one, consensus)]).unknowable.startswith("With 2.0 answers per item")
     of_all = replace(thin, probabilities={"model": np.tile([0.7, 0.3], (40, 1))})
     assert not rules.expected_accuracy([(of_all, consensus)]).unknowable
     for told, enough in ((0.0, False), (0.3, False), (0.4, True)):
