@@ -281,7 +281,7 @@ class Reading:
                     f"annotations: the labels {listed(doubtful)} look like missing answers; if they are, set source.na"
                 )
             warnings += [
-                f"known truth of item {key!r}: no annotator has ever said {label!r}, which is a new class now; "
+                f"ground truth of item {key!r}: no annotator has ever said {label!r}, which is a new class now; "
                 "if it is none, fix it, and name the classes in hitl.toml: source.classes"
                 for label, key in strange.items()
             ]
@@ -291,7 +291,7 @@ class Reading:
 
     def _doubtful_items(self, answers: Answers) -> tuple[dict[str, list[tuple[Name, Name]]], list[str]]:
         """Return source -> (usual name, other spelling) of items in known truth or predictions, and warnings."""
-        others: dict[str, dict[Name, None]] = {"known truth": dict.fromkeys(self.gold)} if self.gold else {}
+        others: dict[str, dict[Name, None]] = {"ground truth": dict.fromkeys(self.gold)} if self.gold else {}
         for row in self.predictions[0]:
             others.setdefault(f"model {row.model}", {})[row.item] = None
         named = {*answers.unique(self._of.item)} if others else set()

@@ -246,7 +246,7 @@ class Evidence(OneLineRepr):
 
     def __str__(self) -> str:
         parts = [f"probabilities of {', '.join(self.probabilities)}"] if self.probabilities else []
-        parts += [f"known truth of {counted(int(self.known.sum()), 'item')}"] if self.known.any() else []
+        parts += [f"ground truth of {counted(int(self.known.sum()), 'item')}"] if self.known.any() else []
         parts += [name for name in ("features", "sequence", "graph") if getattr(self, name) is not None]
         return "; ".join([str(self.annotations), *parts])
 

@@ -31,7 +31,7 @@ from hitl.plan import DoneItems
 from hitl.tables.encode import writable
 from hitl.tables.times import iso_8601
 
-KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "known truth", "annotators", "model", "annotators and model", "nobody"
+KNOWN, ANNOTATORS, MODEL, BOTH, NOBODY = "ground truth", "annotators", "model", "annotators and model", "nobody"
 """Values of the column source."""
 
 

@@ -94,7 +94,7 @@ SUBJECTS = {
     "assign": "questions",
     "labels_wanted": "labels wanted",
     "add_items": "items",
-    "gold": "known truth",
+    "gold": "ground truth",
 }
 """Subject of each kind of operation, for messages."""
 

@@ -27,7 +27,7 @@ from hitl.tables.memory import memory_limit, readable
 
 EVIDENCE = {
     "probabilities": "class probabilities of a model (probabilities=, --probabilities)",
-    "truth": "known truth of some items (truth=, --truth)",
+    "truth": "ground truth of some items (truth=, --truth)",
     "features": "features of the items (features=, --features)",
     "sequence": "the sequence of the items (sequence=)",
     "graph": "a graph of the items (graph=, --graph, [graph])",

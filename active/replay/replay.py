@@ -92,8 +92,8 @@ class StopRule:
         candidates = np.flatnonzero(recorded.known)
         if candidates.size <= self.gold:
             raise BadEvidence(
-                f"replay: {self.gold} items of known truth asked for, and {candidates.size} have one; expected fewer, "
-                "so that others are left to score by"
+                f"replay: {self.gold} gold items asked for, and {candidates.size} items have ground truth; "
+                "expected fewer, so that others are left to score by"
             )
         gold_truth: npt.NDArray[np.int32] = np.full(len(recorded.truth), -1, dtype=np.int32)
         chosen = rng.choice(candidates, self.gold, replace=False)
@@ -320,6 +320,6 @@ def accuracy_of(consensus: Consensus, recorded: Evidence) -> float:
     """Return the accuracy on the items with recorded truth; k tied classes count 1/k. Raise BadEvidence without any."""
     known = recorded.known
     if not known.any():
-        raise BadEvidence("replay: no item has a known truth; expected some to score against")
+        raise BadEvidence("replay: no item has ground truth; expected some to score against")
     assert recorded.truth is not None
     return score.accuracy(consensus.probabilities[known], recorded.truth[known])

@@ -108,7 +108,7 @@ def doubt_about_truth(evidence: Evidence) -> str | None:
     """Warn if fewer than FEW items have a known truth, else return None. Raise BadInput if fewer than FEWEST have."""
     n_known = int(evidence.known.sum())
     if n_known == 0:
-        raise BadInput("replay: no item has a known truth; expected --truth with some of the items to score against")
+        raise BadInput("replay: no item has ground truth; expected --truth with some of the items to score against")
     if n_known < FEWEST:
         raise BadInput(
             f"replay: the truth of {n_known} item{'' if n_known == 1 else 's'} is known; expected {FEWEST} or more, "

@@ -192,10 +192,10 @@ def _gold(client: Client, project: int, me: int) -> Check:
             if row["ground_truth"]:
                 truth[people.get(row["completed_by"], "annotators who have left")] += 1
     if not truth:
-        return Check(name, True, f"of {answers:,} annotations none is known truth")
+        return Check(name, True, f"of {answers:,} annotations none is ground truth")
     by = ", ".join(f"{count:,} of {who}" for who, count in truth.most_common(NAMED))
     others = f", {len(truth) - NAMED} others" if len(truth) > NAMED else ""
-    detail = f"{truth.total():,} annotations are known truth ({by}{others}), beside {answers:,} answers"
+    detail = f"{truth.total():,} annotations are ground truth ({by}{others}), beside {answers:,} answers"
     if not imported:
         return Check(name, True, detail)
     what, _, fix = imported_truth(imported).partition(". ")

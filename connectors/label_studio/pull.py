@@ -332,7 +332,7 @@ def imported_truth(count: int) -> str:
     return (
         f"{count:,} imported {are} taken as gold (ground truth), because Label Studio marks imports as such unless "
         'they say "ground_truth": false. If they are answers by annotators, unset it or import them again (guide: Give '
-        "known truth)"
+        "ground truth)"
     )
 
 

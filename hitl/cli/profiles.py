@@ -278,9 +278,9 @@ def _models_lines(question: str, profile: ModelProfile, rows: int, details: bool
     """Yield whether the model helps, accuracies, items that can skip annotators, and in detail what these rest on."""
     account, measured = profile.best, profile.measured is not None
     if measured:
-        how = "measured on items of known truth, each judged by fits that did not see it"
+        how = "measured on gold items, each judged by fits that did not see it"
     else:
-        how = "expected by the consensus, which believes itself; known truth (--truth, or `hitl gold`) measures it"
+        how = "expected by the consensus, which believes itself; ground truth (--truth, or `hitl gold`) measures it"
     yield f"Does the model help{question}? {profile.verdict}"
     yield f"{account.items:,} items with a label and a model, {how}"
     classes = account.large_classes()

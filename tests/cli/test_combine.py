@@ -139,7 +139,7 @@ BAD: list[tuple[dict[str, str], list[str], int, str]] = [
     ({}, ["--options", "cat,dog,unsure"], 78, "--options needs --classes"),
     ({}, ["--method", "magic"], 78, "method 'magic' is unknown"),
     ({}, ["--method", "pl-em"], 65, "needs class probabilities"),
-    ({}, ["--method", "pl", *NET], 65, "known truth"),
+    ({}, ["--method", "pl", *NET], 65, "ground truth"),
     ({}, ["--probabilities", "probs.csv"], 78, "expected MODEL=FILE"),
     ({}, ["--probabilities", "net=missing.csv"], 65, "no such file"),
     ({"probs.csv": "item,p_cat,p_dog\n0,0.5,0.9\n"}, NET, 65, "probs.csv, line 2: item '0' sums to 1.4; expected 1"),

@@ -76,7 +76,7 @@ def test_the_table_says_who_is_right_where(run: Run, tables: Path) -> None:
 def test_known_truth_measures(run: Run, tables: Path) -> None:
     code, out, _ = run(*FLAGS, "--truth", "truth.csv", "--rows", "2")
     assert code == 0
-    assert "measured on items of known truth, each judged by fits that did not see it" in out
+    assert "measured on gold items, each judged by fits that did not see it" in out
     assert "the 2 of 3 classes where annotators add most" in out
     assert sum(line.strip().startswith("class ") for line in out.splitlines()) == 2
 
@@ -146,7 +146,7 @@ def test_a_saved_consensus_judges(run: Run, tables: Path, monkeypatch: pytest.Mo
             [*FLAGS, "--method", "ebcc"], 65, "what 'ebcc' learns cannot be applied", marks=pytest.mark.journey
         ),
         ([*FLAGS, "--method", "vb-ibcc"], 65, "'vb-ibcc' does not use models"),
-        ([*FLAGS, "--method", "pl"], 65, "known truth of some items"),
+        ([*FLAGS, "--method", "pl"], 65, "ground truth of some items"),
         ([*FLAGS, "--method", "pl-em", "--consensus", "c.npz"], 78, "exclude each other"),
         (["models", "--truth", "truth.csv"], 78, "--truth needs an annotations file"),
     ],

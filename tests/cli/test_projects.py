@@ -141,7 +141,7 @@ def test_an_export_of_tables_says_what_labels_rest_on_and_reads_back(run: Run, p
     labels = read_table("labels.csv")
     assert labels.column_names == ["item", "label", "confidence", "p_cat", "p_dog", "labels", "done", "why", "source"]
     source = dict(zip(labels["item"].to_pylist(), labels["source"].to_pylist(), strict=True))
-    assert (source["0"], source["1"], source["7"]) == ("known truth", "annotators", "nobody")
+    assert (source["0"], source["1"], source["7"]) == ("ground truth", "annotators", "nobody")
     assert all(time.endswith("Z") for time in read_table("raw.csv")["time"].to_pylist())
     assert run("combine", "raw.csv", "--time", "time", "--truth", "labels.csv")[0] == 0
     assert run("export", "labels.csv", "--asked", "asked.csv")[0] == 0

@@ -252,7 +252,7 @@ def test_the_groups_of_the_command_line() -> None:
         (("--delay", "inf"), 78, "--delay is inf; expected a number of rounds"),
         (("--stop", "1"), 78, "--stop is 1; expected an accuracy above 0 and below 1"),
         (("--gold", "5"), 78, "it needs --stop"),
-        (("--stop", "0.9", "--gold", "50"), 65, "50 items of known truth asked for, and 50 have one"),
+        (("--stop", "0.9", "--gold", "50"), 65, "50 gold items asked for, and 50 items have ground truth"),
         (("--capacity", "0"), 78, "--capacity is 0, so nobody can be asked"),
     ],
 )
@@ -282,7 +282,7 @@ def test_without_people_or_truth_there_is_nothing_to_replay(run: Run, tables: Pa
     (tables / "empty.csv").write_text("item,label\ni1,\n")
     code, _, err = run("replay", "annotations.csv", "--truth", "empty.csv")
     assert code == 65
-    assert "no item has a known truth" in err
+    assert "no item has ground truth" in err
 
 
 def test_truth_of_few_items_is_refused_or_warned_about(run: Run, tables: Path) -> None:

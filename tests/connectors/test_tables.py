@@ -339,13 +339,13 @@ def test_names_that_are_written_otherwise_in_other_tables_are_told(project: Path
     (page,) = pulled(Tables(project))
     truth, model = page.problems
     assert truth.startswith(
-        "known truth: the items 'a' and 'A' count as different. If they are the same, write them alike"
+        "ground truth: the items 'a' and 'A' count as different. If they are the same, write them alike"
     )
     assert model.startswith("model net: the items 'a' and 'A ' count as different (and 1 more such pair). If")
     write(project, truth="item,label\nz,yes\na,yes\n", probabilities_net="item,p_no,p_yes\ny,0.2,0.8\n")
     truth, model = pulled(Tables(project))[0].problems
     assert truth.startswith(
-        "known truth: 1 of its 2 items is among the 3 of the other tables, 1 is not, for instance 'z'"
+        "ground truth: 1 of its 2 items is among the 3 of the other tables, 1 is not, for instance 'z'"
     )
     assert model.startswith("model net: 0 of its 1 item are among the 3 of the other tables")
 

@@ -112,7 +112,7 @@ def test_parts_that_fit_are_kept(annotations: Annotations) -> None:
     assert evidence.known.tolist() == [True, False, True]
     assert evidence.sequence.tolist() == [[0, 0], [0, 1], [1, 0]]
     assert evidence.graph is graph
-    parts = "classes: x, y; probabilities of m; known truth of 2 items; features; sequence; graph)"
+    parts = "classes: x, y; probabilities of m; ground truth of 2 items; features; sequence; graph)"
     assert repr(evidence).endswith(parts)
 
 

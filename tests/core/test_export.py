@@ -56,7 +56,7 @@ def test_a_row_says_how_its_item_is_called_and_what_its_label_rests_on() -> None
     assert table.column_names == [*head, "text", "data_label", "tags", "mixed", "size"]
     rows = table.to_pylist()
     assert [(row["item"], row["task"]) for row in rows] == [(f"own {n}", str(n)) for n in range(5)]
-    assert [row["source"] for row in rows] == ["annotators", "annotators and model", "model", "known truth", "nobody"]
+    assert [row["source"] for row in rows] == ["annotators", "annotators and model", "model", "ground truth", "nobody"]
     assert [row["labels"] for row in rows] == [2, 1, 0, 0, 0]
     assert [(row["done"], row["why"]) for row in rows] == [(True, "confident")] + [(False, None)] * 4
     assert rows[0]["data_label"] == "of the source"

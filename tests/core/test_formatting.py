@@ -42,6 +42,6 @@ def test_a_result_prints_as_one_short_line(name: str) -> None:
 
 def test_lines_say_what_there_is() -> None:
     assert str(EVIDENCE).startswith(f"{len(EVIDENCE.annotations):,} labels of 20 annotators on 1,150 items; classes: ")
-    assert "probabilities of m0; known truth of" in str(EVIDENCE)
+    assert "probabilities of m0; ground truth of" in str(EVIDENCE)
     assert f"mean confidence {CONSENSUS.confidence.mean():.3f}" in str(CONSENSUS)
     assert listed(range(100)) == "0, 1, 2, 3, 4, 5, 6, 7, ... and 92 more"

@@ -73,7 +73,7 @@ def test_what_was_queued_and_is_refused_stops_no_cycle(folder: Path, store: Stor
         )
     picky = Picky(folder, refusing("add_items", "gold"))
     with pytest.raises(
-        Refused, match=r"no add_items.*not retried: items of new\.csv.*no gold.*not retried: known truth of q"
+        Refused, match=r"no add_items.*not retried: items of new\.csv.*no gold.*not retried: ground truth of q"
     ):
         cycle.run(settings(), store, picky)
     assert store.pending("p") == []

@@ -205,11 +205,11 @@ def test_the_command_line_shows_it_as_one_line(run: Run, tmp_path: Path) -> None
         (
             PL(),
             {"models": 1},
-            r"^pl needs known truth .*--truth\) and found none; default and hierarchical-dawid-skene do without$",
+            r"^pl needs ground truth .*--truth\) and found none; default and hierarchical-dawid-skene do without$",
         ),
         (PL(), {"known": 0.5}, r"^pl needs class probabilities .*found none; default and majority do without$"),
         (PLEM(), {}, r"^pl-em needs class probabilities .*\(probabilities=, --probabilities\) and found none"),
-        (PL(), {}, r"^pl needs class probabilities .* and known truth of some items .* found none"),
+        (PL(), {}, r"^pl needs class probabilities .* and ground truth of some items .* found none"),
     ],
 )
 def test_what_is_missing_is_named_with_methods_that_do_without(

@@ -277,7 +277,7 @@ def test_results_do_not_depend_on_workers_seeds_or_company() -> None:
 
 def test_an_error_in_a_worker_is_the_error() -> None:
     blind = Recording(Evidence(Annotations.from_matrix([[0, 1]])))
-    with pytest.raises(BadEvidence, match="no item has a known truth"):
+    with pytest.raises(BadEvidence, match="no item has ground truth"):
         run_trials(blind, replays(), seeds=1, workers=2)
 
 

@@ -87,7 +87,7 @@ def test_labels_to_reach_counts_from_where_it_is_not_lost_again() -> None:
 
 
 def test_replay_needs_some_truth_to_score() -> None:
-    with pytest.raises(BadEvidence, match="no item has a known truth"):
+    with pytest.raises(BadEvidence, match="no item has ground truth"):
         Replay(MajorityVote()).run(Evidence(Annotations.from_matrix([[0, 1]])), np.random.default_rng(0))
 
 

@@ -84,7 +84,7 @@ def test_items_of_known_truth_are_drawn_from_those_that_have_one_and_answered() 
     answers = RecordedAnswers(half.annotations, rng)
     rule.label_gold(gold_truth, answers, answers.crew(Crew()), rng)
     np.testing.assert_array_equal(answers.revealed().labels_per_item, np.where(gold_truth >= 0, GOLD_LABELS, 0))
-    with pytest.raises(BadEvidence, match="100 items of known truth asked for, and 100 have one"):
+    with pytest.raises(BadEvidence, match="100 gold items asked for, and 100 items have ground truth"):
         StopRule(0.9, 100).draw_gold(half, rng)
     assert rule.draw_gold(replace(half), np.random.default_rng(1)).tolist() != gold_truth.tolist()
 

@@ -98,7 +98,7 @@ def test_truth_of_what_was_added_is_given_by_the_same_ids(make_lead: Callable[..
     assert [row["task"] for row in rows.values()] == [
         str(tasks[t]["id"]) for t in ("imported by hand", "first", "second")
     ]
-    assert (rows["a1"]["label"], rows["a1"]["source"], rows["a1"]["text"]) == ("good", "known truth", "first")
+    assert (rows["a1"]["label"], rows["a1"]["source"], rows["a1"]["text"]) == ("good", "ground truth", "first")
     assert (rows[str(old)]["source"], rows[str(old)]["labels"], rows[str(old)]["done"]) == ("nobody", "0", "false")
     lead.write("missing.csv", "item,label\nno such,good\n")
     code, _, err = lead.run("gold", "--dry-run", "missing.csv")

@@ -128,7 +128,7 @@ def test_truth_that_a_method_needs_may_be_in_any_shard() -> None:
     table = replace(evidence, truth=truth)
     whole, learned = PL().fit(table), PL().fit(Shards(cut(table, 20, 45)))
     np.testing.assert_allclose(stacked(PL(), learned, cut(table, 33)), PL().apply(whole, table).probabilities, atol=FAR)
-    with pytest.raises(BadEvidence, match="pl needs known truth"):
+    with pytest.raises(BadEvidence, match="pl needs ground truth"):
         PL().fit(Shards(cut(replace(evidence, truth=None), 20, 45)))
 
 
