@@ -199,9 +199,10 @@ def require_memory(combiner: Combiner, evidence: Evidence) -> None:
         return
     annotations = evidence.annotations
     n, k, j = annotations.n_items, annotations.n_annotators, annotations.n_classes
-    default = COMBINERS.make("default", {})
-    needed = memory_of(default, evidence)
-    fits = f"default takes {readable(needed)}" if needed <= most else "no method takes less: merge rare classes"
+    others = ("variational-gpc-ma", "default") if "features" in needs_of(combiner) else ("default",)
+    needed = {name: memory_of(COMBINERS.make(name, {}), evidence) for name in others}
+    fits = next((f"{name} takes {readable(needed[name])}" for name in others if needed[name] <= most), None)
+    fits = fits or "no method takes less: merge rare classes"
     raise BadEvidence(
         f"{name_of(combiner)} would take {readable(size)} of memory for {n:,} items, {k:,} annotators and {j:,} "
         f"classes; expected at most {readable(most)} (limits.memory, or what is available); {fits}"

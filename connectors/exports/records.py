@@ -26,6 +26,8 @@ ROWS = 10_000
 """Rows of a table that are converted at a time."""
 MARKUP = (".json", ".jsonl", ".ndjson", ".manifest", ".xml", ".txt", "")
 """Suffixes of the files that are read in a .zip file."""
+CHARACTER_BYTES = 12
+"""Bytes that a character of a JSON list takes: two as it is read and joined, the others in its records. Measured."""
 Note = Callable[[str], None]
 """Called with a message about a record that cannot be read."""
 
@@ -106,7 +108,7 @@ def _place_in(path: Path, place_of: Place, row: int) -> str:
 
 def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Yield the objects of a JSON array, or of lines of JSON, or a single object. Bad lines are skipped."""
-    most = memory_limit() // 4  # characters, which take up to 4 bytes
+    most = memory_limit() // CHARACTER_BYTES
     first = [stream.readline(most) for _ in range(20)]  # an object that is spread over several lines is indented
     if not "".join(first).lstrip().startswith("[") and any(
         line.startswith("{") and isinstance(_parsed(line)[0], dict) for line in first
@@ -121,7 +123,7 @@ def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[s
                 note(f"line {count}: {error or 'expected an object, {...}'}")
         return
     text = "".join(first) + stream.read(most)
-    require_memory(path, 4 * len(text), 4 * most)
+    require_memory(path, CHARACTER_BYTES * len(text), CHARACTER_BYTES * most)
     del first
     decoder, at, number = json.JSONDecoder(), len(text) - len(text.lstrip()), 0
     is_list = text.startswith("[", at)

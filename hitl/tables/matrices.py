@@ -58,6 +58,9 @@ LISTS = ("probabilities", "probs", "logits")
 DTYPES = "fiubUS"
 """Allowed kinds of numpy arrays: numbers, booleans and text. Objects are pickled, and loading a pickle runs code."""
 
+NAME_BYTES = 170
+"""Bytes of a name of an array while it is read: two texts of Python, two of Arrow, and their places in lists."""
+
 LOGITS = "; are these logits? Then name them 'logits'"
 
 
@@ -79,9 +82,11 @@ def read_vectors(path: str | Path, item: str = ITEM) -> tuple[list[str], Array]:
     """
     path = Path(path)
     if path.suffix != ".npz":
-        names, x_nd = vectors_of(read_table(path, [item]), str(path), item)
+        table = read_table(path, [item])
+        require_memory(path, 3 * table.nbytes)  # the table, its columns as numbers, and these side by side
+        names, x_nd = vectors_of(table, str(path), item)
         return require_names(names, item, str(path)), x_nd
-    arrays, _ = read_arrays(path)
+    arrays, _ = read_arrays(path, copies=1)
     own = arrays.pop(ITEMS, None)
     numbers = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiu"]
     if own is None or len(numbers) != 1 or len(numbers[0]) != len(own):
@@ -302,11 +307,13 @@ def _class_label(path: Path, table: pa.Table, width: int) -> list[str] | None:
 
 
 def read_arrays(
-    path: Path, wanted: Callable[[str], bool] = lambda name: True
+    path: Path, wanted: Callable[[str], bool] = lambda name: True, *, copies: int = 4
 ) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
     """Return name -> wanted array, and the names of all arrays. The array of an .npy file has the name "".
 
     Headers are checked first, because numpy allocates memory for the shape in a header before it reads any number.
+    `copies` in double precision must fit as well: four of probabilities, for numbers that are checked, normalized and
+    put into columns.
     Raise BadTable for a file that cannot be read.
     """
     if not path.is_file():
@@ -314,7 +321,7 @@ def read_arrays(
     with parsing(path, path.suffix.lower().removeprefix(".")):
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
-                require_memory(path, _require_numbers(path, "the array", file, path.stat().st_size))
+                require_memory(path, _require_numbers(path, "the array", file, path.stat().st_size, copies))
             return {"": np.load(path, allow_pickle=False)}, [""]
         require_harmless(path, "npz")
         size = 0
@@ -322,14 +329,14 @@ def read_arrays(
             for member in archive.infolist():
                 if member.filename.endswith(".npy") and wanted(member.filename.removesuffix(".npy")):
                     with archive.open(member) as file:
-                        size += _require_numbers(path, member.filename, file, member.file_size)
+                        size += _require_numbers(path, member.filename, file, member.file_size, copies)
         require_memory(path, size)
         with np.load(path, allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files if wanted(name)}, list(loaded.files)
 
 
-def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> int:
-    """Return the bytes that an array takes, once as it is and once in double precision.
+def _require_numbers(path: Path, name: str, file: IO[bytes], size: int, copies: int) -> int:
+    """Return the bytes that an array takes as it is, with copies in double precision, or as names in Python.
 
     Raise BadTable if it holds objects, or its header states a shape that the file is too short for.
     """
@@ -345,4 +352,4 @@ def _require_numbers(path: Path, name: str, file: IO[bytes], size: int) -> int:
         raise BadTable(f"{path}: {name} holds {kind}; expected numbers or text")
     if math.prod(shape) * max(kind.itemsize, 1) > size:
         raise BadTable(f"{path}: {name} should have the shape {shape}, for which the file is too short")
-    return int(math.prod(shape) * (kind.itemsize + 8))
+    return int(math.prod(shape) * (kind.itemsize + (NAME_BYTES if kind.kind in "US" else 8 * copies)))

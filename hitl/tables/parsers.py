@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from hitl.errors import BadTable, MissingExtra
 from hitl.tables.limits import limits, require_shape
+from hitl.tables.memory import memory_limit, require_memory
 
 BLOCK = 1 << 22
 """Bytes of a CSV file that are parsed at a time. No row may be longer."""
@@ -31,6 +32,9 @@ ROWS = 100_000
 
 CHARACTERS = 1 << 25
 """Characters of JSON Lines after which rows are converted even if there are fewer than ROWS."""
+
+VALUE_BYTES = 64
+"""Bytes of a value of JSON Lines in the dictionaries of Python, beside its characters."""
 
 SPARSE, FEW_FIELDS = 50, 10_000_000
 """Maximum ratio of cells (rows times names) to values in JSON Lines, in tables of more than FEW_FIELDS cells."""
@@ -181,11 +185,15 @@ def json_lines(path: Path) -> Iterator[tuple[int, str]]:
 def _json_blocks(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
     names: set[str] = set()
-    count = values = characters = 0
+    count = values = characters = held = 0
+    most = memory_limit()
     allowed = limits()  # once: outside a project this reads the environment
     for number, line in json_lines(path):
         rows.append(_json_row(path, number, line, allowed.nesting))
         characters += len(line)
+        held += len(line) + VALUE_BYTES * (line.count(",") + line.count("{") + line.count("["))
+        if held > most:
+            require_memory(path, held, most)
         own = _NAME.findall(line)
         count, values = count + 1, values + len(own)
         if not names.issuperset(own):
@@ -197,7 +205,7 @@ def _json_blocks(path: Path, size: int) -> Iterator[list[dict[str, Any]]]:
                 )
         if len(rows) == size or characters > CHARACTERS:
             yield rows
-            rows, characters = [], 0
+            rows, characters, held, most = [], 0, 0, memory_limit()
     if rows:
         yield rows
 

@@ -17,9 +17,10 @@ from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.models.combiner import memory_of, needs_of
 from hitl.models.registry import COMBINERS, combiner
+from hitl.shards import encoding
 from hitl.tables import memory
 from hitl.tables.limits import Limits, within
-from hitl.tables.read import read_table
+from hitl.tables.read import read_parts, read_table
 from hitl.testing.crowds import sample
 
 ALONE = [name for name in COMBINERS.own if not needs_of(COMBINERS.load(name))]
@@ -42,6 +43,21 @@ def test_every_method_says_what_it_would_take(name: str) -> None:
         pytest.raises(
             BadEvidence, match=rf"^{name} would take .* (GB|TB) of memory .*20,000 classes.*\(limits\.memory"
         ),
+    ):
+        combiner(name).fit(evidence)
+
+
+@pytest.mark.parametrize("name", [name for name in COMBINERS.own if "gpc" in name])
+def test_a_gaussian_process_of_many_items_says_what_it_would_take_and_which_fits(name: str) -> None:
+    """A covariance of 300,000 x 300,000 items takes 720 GB. The sparse process has some hundreds of points."""
+    many = many_classes(300_000, 100, 3)
+    truth = np.arange(300_000) % 3
+    evidence = Evidence(many, features=np.zeros((300_000, 2)), truth=truth)
+    most = 1 << 30 if name == "variational-gpc-ma" else 16 << 30
+    fits = "default" if name == "variational-gpc-ma" else "variational-gpc-ma"
+    with (
+        within(Limits(memory=most)),
+        pytest.raises(BadEvidence, match=rf"^{name} would take .* (GB|TB) .*300,000 items.*; {fits} takes .* [MG]B$"),
     ):
         combiner(name).fit(evidence)
 
@@ -83,8 +99,14 @@ def test_a_small_parquet_file_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
     text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(300_000, np.int32)), ["x" * 10_000])
     parquet.write_table(pa.table({"item": text}), path, compression="zstd", store_schema=False)
     assert path.stat().st_size < 100_000
-    with within(Limits(memory=1 << 30)), pytest.raises(BadTable, match=r"labels\.parquet: .* GB .*limits\.memory"):
-        read_table(path)
+    with within(Limits(memory=1 << 30)):
+        for read in (lambda: read_table(path), lambda: next(read_parts(path, 1 << 18))):
+            with pytest.raises(BadTable, match=r"labels\.parquet: .* GB .*limits\.memory"):
+                read()
+        assert next(read_parts(path, 1_000)).num_rows == 1_000  # some MB at a time
+        with pytest.raises(BadTable, match=r"labels\.parquet: .* GB .*limits\.memory"):
+            encoding.encode([str(path)], str(tmp_path / "shards"), encoding.Columns(annotator=None, label="item"))
+    assert not (tmp_path / "shards").exists()
 
 
 CHEAP: dict[str, dict[str, object]] = {
