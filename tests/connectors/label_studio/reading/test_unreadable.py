@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hitl.connectors.label_studio import LabelStudio
@@ -227,6 +227,10 @@ def is_stretch(name: str, start: float, end: float) -> bool:
 
 @pytest.mark.parametrize("name", ["series", "sound", "video"])
 @settings(max_examples=40, deadline=None)
+@example(-0.02, 2)
+@example(1, 3.02)
+@example(4, 3)
+@example(2, 2)
 @given(SIDES, SIDES)
 def test_a_stretch_that_is_reversed_or_beyond_its_recording_makes_its_annotation_a_skip(
     name: str, start: float, end: float
