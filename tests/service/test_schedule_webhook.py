@@ -82,6 +82,14 @@ def test_a_client_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, first: 
         assert _is_cut_off(sent)
 
 
+def test_a_client_that_hangs_up_in_a_body_gives_a_hint(ear: tuple[int, list[str]]) -> None:
+    """The platform may have been stopped while it sent the webhook."""
+    port, heard = ear
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as sent:
+        sent.sendall(SENT + b's3cret\r\n\r\n{"action": ')
+    until(lambda: heard == ["p"])
+
+
 def test_a_client_that_reads_no_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     large = {"status": "x" * 20_000_000}  # much more than buffers hold
     with (

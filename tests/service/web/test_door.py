@@ -8,7 +8,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from hitl.service import log
 from hitl.service.door import BACKLOG, CONNECTIONS
 from hitl.service.log import BURST, LineLimit
 from tests.scheduled import until
-from tests.service.web.processes import serving
+from tests.service.web.processes import log_in, serving
 from tests.service.web.served import Crowd
 
 CROWD = Crowd([(item, who, "yes" if item != "c" else "no") for item in "abc" for who in ("ann", "bob")])
@@ -31,6 +31,7 @@ class Server(NamedTuple):
     url: str
     folder: Path
     pid: int
+    said: str
 
     @property
     def log(self) -> str:
@@ -52,8 +53,8 @@ class Server(NamedTuple):
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("door")
     CROWD.written(folder)
-    with serving(folder, "serve", secrets={"HITL_WEBHOOK_SECRET": SECRET}) as (url, _, process):
-        yield Server(url, folder, process.pid)
+    with serving(folder, "serve", secrets={"HITL_WEBHOOK_SECRET": SECRET}) as (url, said, process):
+        yield Server(url, folder, process.pid, said)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +111,20 @@ def test_a_client_that_hangs_up_in_a_body_is_no_fault_of_ours(server: Server, ro
     until(lambda: "method=POST" in server.log[logged:])
     assert "Traceback" not in server.log[logged:]
     assert "status=5" not in server.log[logged:]
+
+
+@pytest.mark.parametrize("body", ["item=a", "4\r\nitem\r\n"])
+def test_a_user_that_hangs_up_in_a_form_is_no_fault_of_ours(server: Server, body: str) -> None:
+    """The form is read for the token that only our pages have, also where a route takes none."""
+    logged = len(server.log)
+    with closing(log_in(server.url, server.said)) as user:
+        cookie = "; ".join(f"{name}={value}" for name, value in user.cookies.items())
+    head = HEAD.replace("Content-Length: 1000", "Transfer-Encoding: chunked") if body.startswith("4") else HEAD
+    with server.connect(f"POST /projects/p/runs HTTP/1.1\r\n{head}\r\nCookie: {cookie}\r\n\r\n{body}"):
+        pass
+    until(lambda: "path=/projects/p/runs" in server.log[logged:])
+    assert "Traceback" not in server.log[logged:]
+    assert "path=/projects/p/runs status=499" in server.log[logged:]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", "a/b", "a b", "x" * 300])
