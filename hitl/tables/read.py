@@ -206,6 +206,8 @@ def _read_parquet(path: Path, size: int | None, columns: Sequence[str] | None) -
 
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 8}
 """Bytes of a value in memory, for types of Parquet with other than 8; those of a text are added."""
+NESTED = 32
+"""More bytes of a value in a list or struct while it is read: its levels, and buffers that grow. Measured."""
 
 
 def _unpacked(file: Any, source: Any, wanted: Sequence[str] | None, rows: int | None) -> int:
@@ -223,7 +225,8 @@ def _unpacked(file: Any, source: Any, wanted: Sequence[str] | None, rows: int | 
         for place in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(place)
             if wanted is None or chunk.path_in_schema.split(".")[0] in wanted:
-                size = max(chunk.num_values * WIDTHS.get(chunk.physical_type, 8), chunk.total_uncompressed_size)
+                width = WIDTHS.get(chunk.physical_type, 8) + NESTED * ("." in chunk.path_in_schema)
+                size = max(chunk.num_values * width, chunk.total_uncompressed_size)
                 sizes[group] += share * size
                 flat = chunk.physical_type == "BYTE_ARRAY" and "." not in chunk.path_in_schema
                 texts |= {chunk.path_in_schema} if flat and chunk.num_values >= MANY_TEXTS else set()
