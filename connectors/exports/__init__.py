@@ -67,7 +67,7 @@ def read_export(
     if kind == "table" or suffix_of(path) in READ:
         return None
     if {"images", "annotations", "categories"} <= names:
-        raise BadTable(f"{path}: COCO is not read. {BOXES_ELSEWHERE}")
+        raise BadTable(f"{path}: a COCO file, of boxes or masks. None of its answers are read. {BOXES_ELSEWHERE}")
     raise BadTable(
         f"{path}: no export that hitl knows; its records have the fields {listed(sorted(names)) or '(none)'}. Name the "
         f"format with --format, one of {', '.join(IMPORTERS)}; or save a table (.csv, .jsonl, .parquet) of item, "

@@ -50,7 +50,10 @@ class CVAT:
             elif element["tag"] == "track":
                 export.skipped["track"] += 1
         if not tagged and (export.skipped["shape"] or export.skipped["track"]):
-            raise BadTable(f"{export.path}: holds shapes and no tags. {BOXES_ELSEWHERE}")
+            raise BadTable(
+                f"{export.path}: CVAT XML with shapes and no tags. Only tags, labels of a whole image, are read. "
+                f"{BOXES_ELSEWHERE}"
+            )
 
 
 def _assignee(meta: Mapping[str, Any]) -> str:

@@ -124,6 +124,11 @@ def test_a_file_that_may_be_of_two_tools_asks_for_the_format(tmp_path: Path, mon
         ("export.json", '[{"id": 1},', "does not end; is the file complete"),
         ("export.txt", "item annotator label", None),
         ("export.xml", "<a><b/></a>", "no export that hitl knows"),
+        (
+            "coco.json",
+            '{"images": [{"id": 1}], "annotations": [{"bbox": [1, 2, 3, 4]}], "categories": [{"id": 1, "name": "a"}]}',
+            "coco.json: a COCO file, of boxes or masks. None of its answers are read. Boxes on images are combined in",
+        ),
         ("export.xml", "<a><b></a>", "line 1: not XML: mismatched tag"),
     ],
 )
