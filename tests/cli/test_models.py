@@ -48,7 +48,7 @@ def test_the_table_says_who_is_right_where(run: Run, tables: Path) -> None:
     assert "bits" not in run(*FLAGS)[1]
     code, out, err = run(*FLAGS, "--details")
     assert (code, err) == (0, "")
-    assert "Does the model help? Can't tell yet: 10 items or more with known answers" in out
+    assert "Does the model help? Can't tell yet: 10 or more answered gold items" in out
     assert "expected by the consensus, which believes itself" in out
     evidence = evidence_of(tables)
     account = ModelProfiler().fit(evidence, DefaultCombiner().fit(evidence)).expected
