@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hitl.cli.status import words
 from hitl.errors import Refused, Unreachable, raise_all
+from hitl.formatting import remember
 from hitl.plan import Plan
 from hitl.platform import Operation, Page
 from hitl.status import status_of
@@ -15,6 +16,15 @@ OPERATIONS = (
     Operation("assign", "8", {"items": ["b"]}),
     Operation("order", "", {"items": ["a", "b"]}),
 )
+
+
+def test_no_secret_is_kept(store: Store) -> None:
+    token = remember("not-to-be-stored-9d1c\n")
+    with store.lease("p") as lease:
+        store.note_failure(lease, Refused(f"Illegal header value {token!r}"))
+    kept = store.failure("p")
+    assert kept is not None
+    assert {kept.message, *kept.messages} == {"Illegal header value '***'"}
 
 
 def test_each_thing_that_failed_is_kept(store: Store) -> None:

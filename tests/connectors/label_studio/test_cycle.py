@@ -12,6 +12,7 @@ import pytest
 from hitl import cycle
 from hitl import project as projects
 from hitl.connectors.label_studio import compare
+from hitl.connectors.label_studio.pull import ID_PAGE
 from hitl.settings import CrewSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store
@@ -60,9 +61,12 @@ def test_an_unchanged_run_is_at_most_ten_requests(
     tasks = project.add(40, lambda _: [{"completed_by": 1, "ground_truth": False, "result": choice("good")}])
     settings = settings_for(project.number)
     with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        pages: list[str] = []
+        project.recorder.fail = lambda request: pages.append(request.url.params.get("page_size", ""))
 
         def run() -> cycle.CycleReport | cycle.Unchanged:
             project.recorder.requests.clear()
+            pages.clear()
             return cycle.run_if_changed(settings, store, projects.recalled(project.connect(), store, settings.name))
 
         def settled() -> int:
@@ -72,6 +76,7 @@ def test_an_unchanged_run_is_at_most_ten_requests(
             raise AssertionError("no run was unchanged")
 
         assert settled() <= 10, project.recorder.requests
+        assert few > 2 or str(ID_PAGE) not in pages, "many tasks are counted, not listed"
         project.admin.delete(f"/api/tasks/{tasks[0]}/")
         assert run().pulled.deleted
         annotation = project.task(tasks[1])["annotations"][0]["id"]
