@@ -75,7 +75,8 @@ def known_truth(table: pa.Table, questions: Sequence[Question], question: str | 
     alone = [*controls, *(name for name in classes_of if not any(name in of.values() for of in controls.values()))]
     name = question or alone[0]
     if name not in {*classes_of, *controls} or (question is None and len(alone) > 1):
-        raise BadSettings(f"--question: expected one of {', '.join(alone)}")
+        said = "the project has several questions: add --question" if question is None else f"--question {question!r}"
+        raise BadSettings(f"{said}; expected one of {', '.join(alone)}")
     if name in controls:
         rows = list(zip(table.column("item").to_pylist(), table.column("label").to_pylist(), strict=True))
         return Operation("gold", name, {"questions": _chosen(rows, controls[name], place_of)})

@@ -93,9 +93,11 @@ def questions_of(
     among them; asked, the other open items with a waiting question; below, the items below the target, open or at the
     label limit; lower, a target that would finish a good part of the stuck ones, and how many; the expected accuracy.
     """
-    asked, stuck_n = {ask.item for ask in plan.asks}, no_annotator_left(pool, crew)
-    asked_n = np.zeros(len(pool.items), dtype=bool)
-    asked_n[list(places_of(pool.items, asked).values())] = True
+    asked_n, named_n = np.zeros((2, len(pool.items)), dtype=bool)
+    asked_n[list(places_of(pool.items, {ask.item for ask in plan.asks}).values())] = True
+    named = {ask.item for ask in plan.asks if ask.annotator is not None}  # as of items that were sent back
+    named_n[list(places_of(pool.items, named).values())] = True
+    stuck_n = no_annotator_left(pool, crew) & ~named_n
     questions = {}
     for name, places in controls.items():
         part = pool.part(places)
@@ -246,7 +248,9 @@ def _advice(questions: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
             return sentence(metrics[reason])
     if metrics.get("asks"):
         waiting = "question is" if metrics["asks"] == 1 else "questions are"
-        return f"Wait for answers: {metrics['asks']:,} {waiting} waiting."
+        ended = sum(one["stuck"] for one in questions.values())
+        more = " Where everyone has answered, add an annotator or send the item back on its page." if ended else ""
+        return f"Wait for answers: {metrics['asks']:,} {waiting} waiting.{more}"
     return "Run `hitl run` to plan the next questions."
 
 

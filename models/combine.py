@@ -18,7 +18,7 @@ from hitl.models.combiner import Combiner, name_of
 from hitl.models.mean_score import warn_of_guessed_order
 from hitl.models.registry import chosen
 from hitl.tables.align import alike
-from hitl.tables.columns import Table, as_typed_names, has_columns, is_pandas, table_of, with_names
+from hitl.tables.columns import Table, as_typed_names, has_columns, is_pandas, require_columns, table_of, with_names
 from hitl.tables.in_memory import Predictions, Truth, is_named, predictions_tables, truth_table
 from hitl.tables.wide import items_of, melted
 
@@ -87,6 +87,7 @@ def combine(
     columns: dict[str, Any] = {"annotator": annotator, "time": time}
     items: Sequence[Name] | None = None
     if annotator not in table.column_names and label not in table.column_names:
+        require_columns(table, [item], "labels", "Name its columns with item=, annotator= and label=")
         if models:
             long = melted(table, item).rename_columns([item, "annotator", label])
             order = as_typed_names(table.column(item)).to_pylist()

@@ -175,10 +175,10 @@ class PoolState(tuple[Judged, ...]):
     def standing(self, item: int) -> str:
         """Describe the label, confidence and number of labels of the item with this code."""
         labels = int(self.labels[item])
-        count = f"{labels} label{'' if labels == 1 else 's'}"
+        count = f"{labels} answer{'' if labels == 1 else 's'}"
         if len(self) > 1:
             unsure = min(float(consensus.confidence[item]) for _, consensus in self)
-            return f"least sure of its questions {unsure:.0%} after {count}"
+            return f"its least sure question at {unsure:.0%} after {count}"
         consensus = self[0][1]
         return f"{consensus.classes[consensus.codes[item]]} at {consensus.confidence[item]:.0%} after {count}"
 

@@ -25,6 +25,7 @@ from hitl.connectors.label_studio import replies
 from hitl.connectors.label_studio.client import Client
 from hitl.connectors.label_studio.config import Form, adapted
 from hitl.errors import BadSettings, Refused
+from hitl.formatting import counted
 from hitl.kinds.kind import kind_of
 from hitl.platform import Operation, Question, Receipt
 
@@ -262,7 +263,7 @@ def task_ids(items: Sequence[object]) -> list[int]:
 def detail_of(count: int, what: str, missing: Sequence[int]) -> str:
     """Return the detail of a receipt."""
     gone = f"; {len(missing)} no longer exist ({', '.join(map(str, missing[:5]))})" if missing else ""
-    return f"{count} tasks {what}{gone}"
+    return f"{counted(count, 'task')} {what}{gone}"
 
 
 def is_ours(backend: Mapping[str, Any]) -> bool:

@@ -170,7 +170,7 @@ def _gold(client: Client, project: int, form: Form, operation: Operation) -> Rec
         for number, task in made.items():
             _delete_second_gold(client, task, me, tasks[number])
     missing = [number for number in wanted if number not in tasks]
-    detail = detail_of(len(truths), "with their ground truth", missing)
+    detail = detail_of(len(truths), "with ground truth", missing)
     detail += f"; {len(left_out)} left out ({left_out[0]})" if left_out else ""
     return Receipt(operation, len(wrong), detail)
 

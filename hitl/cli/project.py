@@ -346,5 +346,7 @@ def show_receipts(receipts: Sequence[Receipt], as_json: bool = False) -> None:
     rows = [
         {"kind": r.operation.kind, "key": r.operation.key, "changed": r.changed, "detail": r.detail} for r in receipts
     ]
-    lines = [f"{subject_of(r.operation)}: {r.changed:,} changed {r.detail}".rstrip() for r in receipts]
+    lines = [
+        f"{subject_of(r.operation)}: {show.counted(r.changed, 'change')}; {r.detail}".rstrip("; ") for r in receipts
+    ]
     show.result({"operations": show.without_passwords(rows)}, lines or [AS_PLANNED], as_json)

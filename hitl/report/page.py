@@ -198,7 +198,7 @@ def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, li
             stands.append(f"{name}Accuracy {accuracy.value * 100:.1f} % ({interval}; {accuracy.basis}).")
         helps.append(name + _helps(question["together"]))
         training.append(name + annotators.who_needs_training(question["crowd"]))
-        counts = f"{question['unlabeled']:,} items without a label, {question['n_contested']:,} contested items."
+        counts = f"{question['unlabeled']:,} items without an answer, {question['n_contested']:,} contested items."
         left.append(name + counts)
     return {
         "Where does it stand?": stands,

@@ -96,7 +96,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self
         X = X if hasattr(X, "shape") else np.asarray(X)
         self.classes_, codes, annotators = _read(y)
-        self.consensus_, trained = self._combine(X, _annotations(codes, self.classes_, annotators))
+        annotations = replace(_annotations(codes, self.classes_, annotators), items=_items(y))
+        self.consensus_, trained = self._combine(X, annotations)
         rows = np.flatnonzero((codes >= 0).any(axis=1))
         fitted = trained.fitted(rows, self.consensus_.probabilities[rows])
         if fitted is None:
@@ -174,6 +175,13 @@ def _read(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], list[Name]]:
     codes[answered] = of_given
     plain = all(isinstance(name, str) for name in frame.columns)
     return classes, codes, list(frame.columns) if plain else list(range(frame.shape[1]))
+
+
+def _items(y: Any) -> tuple[Name, ...]:
+    """Return the names in the index of a DataFrame, or row numbers."""
+    if isinstance(y, pd.DataFrame) and y.index.is_unique and {*map(type, y.index)} in ({str}, {int}):
+        return tuple(y.index)
+    return tuple(range(len(y)))
 
 
 def _annotations(codes: npt.NDArray[np.int64], classes: npt.NDArray[Any], annotators: Sequence[Name]) -> Annotations:

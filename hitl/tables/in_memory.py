@@ -66,6 +66,8 @@ def predictions_tables(
 
     def table_with(given: Any, where: str) -> pa.Table:
         if is_pandas(given, "DataFrame") and item not in (*given.columns, *given.index.names):
+            given = given.rename(columns={"item": item})  # the name in frames of hitl
+        if is_pandas(given, "DataFrame") and item not in (*given.columns, *given.index.names):
             if len(given.select_dtypes("number").columns) < len(given.columns):
                 there = ", ".join(map(str, given.columns))
                 raise BadTable(f"{where}: no column {item!r}; found {there}. Expected {PREDICTIONS}")

@@ -289,3 +289,15 @@ def test_labels_that_are_numbers_stay_numbers() -> None:
     assert found.labels.dtype == found.frame()["label"].dtype == np.int64
     assert type(found[found.items[0]].label) is int
     assert hitl.combine(LABELS).labels.dtype == object
+
+
+@pytest.mark.parametrize("table", [LABELS.set_axis(["Item", "Who", "Answer"], axis=1), pd.DataFrame()])
+def test_a_table_with_other_columns_is_refused_with_what_to_name(table: pd.DataFrame) -> None:
+    with pytest.raises(BadTable, match=r"no column 'item'; found .* Name its columns with item=, annotator= and label="):
+        hitl.combine(table)
+
+
+def test_a_frame_of_hitl_is_a_models_predictions_whatever_the_items_are_called() -> None:
+    predictions = hitl.combine(LABELS).frame()
+    other = hitl.combine(LABELS.rename(columns={"item": "song"}), predictions, item="song")
+    assert np.array_equal(other.probabilities, hitl.combine(LABELS, predictions).probabilities)

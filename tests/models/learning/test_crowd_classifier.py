@@ -121,3 +121,10 @@ def test_rows_in_different_orders_are_refused() -> None:
     rows = inputs.index[::-1]
     CrowdClassifier().fit(inputs.loc[rows], answers.loc[rows])
     CrowdClassifier().fit(inputs, answers.set_axis(range(300, 600)))  # other names are matched by place
+
+
+def test_items_of_the_consensus_are_the_index_of_the_labels() -> None:
+    names = [f"song {n}" for n in range(len(Y))]
+    model = CrowdClassifier().fit(pd.DataFrame(X, names), pd.DataFrame(Y, names, list("abcde")))
+    assert model.consensus_ is not None
+    assert list(model.consensus_.items) == names

@@ -150,7 +150,7 @@ def line(view: QuestionView, k: int) -> dict[str, Any]:
 
 
 def confusion(view: QuestionView, k: int) -> list[dict[str, Any]]:
-    """Return one row per true class: probability and label count of each option. Counts take the consensus as truth."""
+    """Return one row per class: share and number of answers of each option. Counts take the consensus as truth."""
     report, annotations = view.consensus.annotators, view.evidence.annotations
     counts, rows = np.zeros((len(report.classes), len(report.options))), view.rows_of(str(report.names[k]))
     np.add.at(counts, (view.consensus.codes[annotations.item[rows]], annotations.label[rows]), 1)
@@ -159,7 +159,11 @@ def confusion(view: QuestionView, k: int) -> list[dict[str, Any]]:
             "true": str(name),
             "labels": int(counts[j].sum()),
             "said": [
-                {"option": str(option), "share": float(report.confusion[k, j, s]), "labels": int(counts[j, s])}
+                {
+                    "option": str(option),
+                    "share": float(counts[j, s] / max(counts[j].sum(), 1)),
+                    "labels": int(counts[j, s]),
+                }
                 for s, option in enumerate(report.options[:CELLS])
             ],
         }

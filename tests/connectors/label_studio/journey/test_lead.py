@@ -241,7 +241,7 @@ def send_back(journey: Journey, task: int) -> None:
     lead = journey.lead
     lead.goto(f"{journey.address}/projects/p/items/{task}")
     lead.get_by_label("To", exact=True).fill(journey.email)
-    lead.get_by_label("Note to them").fill("the last word")
+    lead.get_by_label("Note").fill("the last word")
     lead.get_by_role("button", name="Send back").click()
     lead.wait_for_url("**/rework")
     assert lead.locator("[data-name=state]").inner_text() == "waits for the next plan"

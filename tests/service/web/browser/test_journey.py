@@ -44,7 +44,7 @@ def arrives(page: Any, where: Any, config: Path) -> None:
     page.wait_for_load_state()
     item = page.locator("h1").inner_text()
     page.evaluate("window.stays = true")
-    page.get_by_label("Note to them").fill("the ears")
+    page.get_by_label("Note").fill("the ears")
     until(lambda: page.locator("#live-state").text_content() == "live")
     before = page.locator(BELIEF).get_attribute("aria-label")
     rows = page.locator("main table").nth(1).locator("tbody tr").count()
@@ -55,7 +55,7 @@ def arrives(page: Any, where: Any, config: Path) -> None:
     until(lambda: page.locator(BELIEF).get_attribute("aria-label") != before)
     until(lambda: page.locator("main table").nth(1).locator("tbody tr").count() == rows + 4)
     assert page.evaluate("window.stays"), "the page was loaded again"
-    assert page.get_by_label("Note to them").input_value() == "the ears", "what somebody types stays"
+    assert page.get_by_label("Note").input_value() == "the ears", "what somebody types stays"
 
 
 def error_to_items(page: Any, where: Any) -> None:

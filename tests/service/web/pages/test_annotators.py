@@ -36,7 +36,7 @@ def test_confusion_counts_are_those_of_a_loop(known: Snapshot) -> None:
             sum(times for (true, _), times in counted.items() if true == row["true"]) for row in rows
         ]
         for row in rows:
-            assert sum(cell["share"] for cell in row["said"]) == pytest.approx(1.0)
+            assert sum(cell["share"] for cell in row["said"]) == pytest.approx(float(row["labels"] > 0))
         places = disagreements(view, str(who))
         assert {int(annotations.item[place]) for place in places} == wrong
         sure = [float(consensus.confidence[annotations.item[place]]) for place in places]
