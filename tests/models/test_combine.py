@@ -293,7 +293,9 @@ def test_labels_that_are_numbers_stay_numbers() -> None:
 
 @pytest.mark.parametrize("table", [LABELS.set_axis(["Item", "Who", "Answer"], axis=1), pd.DataFrame()])
 def test_a_table_with_other_columns_is_refused_with_what_to_name(table: pd.DataFrame) -> None:
-    with pytest.raises(BadTable, match=r"no column 'item'; found .* Name its columns with item=, annotator= and label="):
+    with pytest.raises(
+        BadTable, match=r"no column 'item'; found .* Name its columns with item=, annotator= and label="
+    ):
         hitl.combine(table)
 
 
