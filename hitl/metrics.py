@@ -345,8 +345,8 @@ def _accuracy(expected: rules.Expected) -> str:
     if not expected.checked:
         return f"Expected accuracy: {expected}, not checked. {expected.unchecked or known_items.too_few(0)}"
     return (
-        f"Expected accuracy: {expected}, checked on {expected.checked} gold items: without their ground truth "
-        f"{expected.wrong:.0f} would be wrong, and {expected.expected_wrong:.1f} were expected to be."
+        f"Expected accuracy: {expected}, checked on {expected.checked} gold items: from answers alone, "
+        f"{expected.wrong:.0f} of their labels would be wrong ({expected.expected_wrong:.1f} were expected)."
     )
 
 

@@ -139,7 +139,9 @@ def stored_questions(settings: Settings, store: Store) -> tuple[Question, ...]:
     """Return the questions as of the last pull. Raises BadInput before the first."""
     questions = store.questions(settings.name)
     if questions is None:
-        raise BadInput(f"project {settings.name!r}: no items stored; run `hitl pull` first, or `hitl run`")
+        raise BadInput(
+            f"project {settings.name!r}: no items stored; run `hitl pull` first, which changes nothing on the platform"
+        )
     return questions
 
 

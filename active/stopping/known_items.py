@@ -101,7 +101,7 @@ def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> t
 
 def too_few(known: int) -> str:
     """Explain that `known` answered items of known truth are too few to check the confidence."""
-    have = f", and you have {known} so far" if known else ""
+    have = f", and {known} of yours are answered" if known else ""
     return f"Checking it takes {LEAST_KNOWN} answered gold items (`hitl gold truth.csv`: item, label){have}."
 
 

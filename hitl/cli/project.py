@@ -323,6 +323,8 @@ def _who(judgement: Judgement, settings: Settings) -> Iterator[str]:
     from hitl.status import queues_of
 
     yield from asked(queues_of(judgement.plan, settings.crew.expire_hours, time.time()))
+    if judgement.plan.asks and not settings.crew.annotators:
+        yield "to ask each question of the best annotator, name annotators under [crew] (`hitl annotators` lists them)"
     yield from without_questions(judgement.metrics)
     for reason, key in (("No questions are sent", "idle"), ("Some items get no questions", "lacking")):
         if judgement.metrics.get(key):

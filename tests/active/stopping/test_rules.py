@@ -266,7 +266,7 @@ def test_why_the_confidence_was_not_checked_is_said() -> None:
     assert (one_checked.checked, one_checked.unchecked) == (100, "")
     few = replace(evidence, truth=np.where(np.arange(300) < 7, 0, -1))
     for known, said in (
-        (few, "(`hitl gold truth.csv`: item, label), and you have 7 so far."),
+        (few, "(`hitl gold truth.csv`: item, label), and 7 of yours are answered."),
         (replace(evidence, truth=None), "(`hitl gold truth.csv`: item, label)."),
     ):
         found = rules.expected_accuracy([(known, consensus)])
