@@ -140,7 +140,7 @@ def stored_questions(settings: Settings, store: Store) -> tuple[Question, ...]:
     questions = store.questions(settings.name)
     if questions is None:
         raise BadInput(
-            f"project {settings.name!r}: no items stored; run `hitl pull` first, which changes nothing on the platform"
+            f"project {settings.name!r}: no items stored; run `hitl pull` first, which only reads, or `hitl run`"
         )
     return questions
 

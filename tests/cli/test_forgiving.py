@@ -38,10 +38,13 @@ def test_labels_that_passed_through_floats_and_labels_with_spaces(run: Run) -> N
         f=HEAD + "1,ann,1.0\n1,bob,1\n2,ann,0.0\n2,bob,0\n", b=HEAD + "a,ann,cat \na,bob,cat\nb,ann,dog\nb,bob, dog\n"
     )
     assert combined(run, "f.csv") == ({"1": "1", "2": "0"}, "")
+    assert combined(run, "f.csv", "--classes", "0.0,1.0") == ({"1": "1", "2": "0"}, "")
     _, err = combined(run, "b.csv")
     assert "the labels 'cat' and 'cat ' count as different (and 1 more such pair). If they are the same" in err
     assert "--trim" in err
     assert combined(run, "b.csv", "--trim") == ({"a": "cat", "b": "dog"}, "")
+    write(p="item,p_cat ,p_ dog\n a,0.9,0.1\nb ,0.2,0.8\n")
+    assert "annotated ones" not in combined(run, "b.csv", "--trim", "-p", "m=p.csv")[1]
 
 
 def test_case_of_classes_and_annotators(run: Run) -> None:

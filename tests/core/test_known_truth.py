@@ -34,7 +34,7 @@ def test_several_labels_stand_in_one_row_or_in_a_row_each(tmp_path: Path) -> Non
 
 def test_of_several_questions_one_is_named(tmp_path: Path) -> None:
     table = truth("item,label\na,art\n", tmp_path)
-    with pytest.raises(BadSettings, match="--question: expected one of topics, mood"):
+    with pytest.raises(BadSettings, match="has several questions: add --question; expected one of topics, mood"):
         known_truth(table, (*TOPICS, MOOD), None, "truth.csv")
     assert set(known_truth(table, (*TOPICS, MOOD), "topics", "truth.csv").payload["questions"]) == {
         question.name for question in TOPICS

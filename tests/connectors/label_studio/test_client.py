@@ -378,8 +378,10 @@ def test_each_annotator_has_the_address_of_their_tab() -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request.url.path)
-        return httpx.Response(200, json=tabs)
+        project = {"id": 12, "title": "Pets", "label_config": "<View/>"}
+        return httpx.Response(200, json=project if request.url.path == "/api/projects/12/" else tabs)
 
     connector = LabelStudio(URL, TOKEN, project=12, transport=httpx.MockTransport(answer))
-    assert connector.workplaces().links == {"ann@example.com": f"{URL}/projects/12/data?tab=8"}
-    assert asked[-1] == "/api/dm/views/"
+    pages = connector.workplaces()
+    assert (pages.links, pages.title) == ({"ann@example.com": f"{URL}/projects/12/data?tab=8"}, "Pets")
+    assert "/api/dm/views/" in asked

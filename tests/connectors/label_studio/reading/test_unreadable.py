@@ -208,6 +208,17 @@ def test_a_broken_annotation_is_a_skip_or_an_answer_and_never_an_empty_one(name:
         build_evidence(kind, answers)
 
 
+@given(turns=st.tuples(*[st.integers(-3, 3)] * 2), off=st.sampled_from([0, 0, 90, -1, 359.5]))
+def test_whole_turns_of_a_box_are_no_turn_and_all_others_are_a_skip(turns: tuple[int, int], off: float) -> None:
+    xml, (upright, *_) = CASES["boxes"]
+    turned = {**upright, "value": {**upright["value"], "rotation": 360 * turns[0] + off}}
+    turned["image_rotation"] = 360 * turns[1]
+    rows = rows_of(pulled(xml, [annotation(11, [upright]), annotation(12, [turned])]))
+    (plain,), (read,) = rows["11"], rows["12"]
+    assert read.label == (None if off else plain.label)
+    assert (read.kind == "skip") == bool(off)
+
+
 SIDES = st.one_of(
     st.integers(-3, 8),
     st.floats(-0.1, 3.2),
