@@ -42,3 +42,14 @@ def test_words_that_the_text_does_not_have_have_no_place(text: str, start: int, 
     assume(start < end)
     assert place_quoted(text, start, end, "Ada") is None
     assert place_quoted(f"Ada {text} Ada", 100, 103, "Ada") is None, "it has them twice"
+
+
+@pytest.mark.parametrize("counted", COUNTED)
+@pytest.mark.parametrize("nth", [0, 1, 2])
+def test_words_that_the_text_has_several_times_are_placed_by_the_way_of_counting(counted: str, nth: int) -> None:
+    before = "🎉é🎉🎉\r\n\r\n🎉 " + "Ada met " * nth
+    text = before + "Ada met Ada met Ada"
+    start, end = (COUNTED[counted](text[:place]) for place in (len(before), len(before) + 3))
+    placed = place_quoted(text, start, end, "Ada")
+    assert placed is not None
+    assert placed[0] == (len(before), len(before) + 3)
