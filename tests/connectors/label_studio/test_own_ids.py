@@ -153,7 +153,7 @@ def test_what_is_added_gets_its_id_in_the_field_and_what_has_it_is_not_added_aga
     lead.configure("ref")
     (there,) = lead.import_tasks({"text": "imported by hand", "ref": "a0"})
     lead.write("new.csv", "item,text\na0,not again\na1,first\n")
-    assert "1 changed" in lead.does("add", "new.csv")
+    assert "1 change;" in lead.does("add", "new.csv")
     tasks = texts(lead.project)
     assert {text: task["data"]["ref"] for text, task in tasks.items()} == {"imported by hand": "a0", "first": "a1"}
     lead.write("wrong.csv", "item,text,ref\na2,second,b2\n")
