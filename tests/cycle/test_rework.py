@@ -38,6 +38,20 @@ def test_an_expert_is_let_in(folder: Path, store: Store) -> None:
     assert wanted(store)[free] == 4  # three have labeled it
 
 
+def test_an_item_that_everyone_has_answered_waits_once_it_is_sent_back(folder: Path, store: Store) -> None:
+    budget = settings().budget.model_copy(update={"target_confidence": 0.9999})
+    sure = settings().model_copy(update={"budget": budget, "crew": CrewSettings(annotators=("ann", "bob", "cyd"))})
+    plan = cycle.run(sure, store, Tables(folder)).judgement.plan
+    (before,) = store.last_cycle("p").metrics["questions"].values()
+    done = {str(one.item) for one in plan.done}
+    item = next(str(n) for n in range(9) if str(n) not in done)
+    store.send_back("p", item, "ann", "lea")
+    cycle.run(sure, store, Tables(folder))
+    (after,) = store.last_cycle("p").metrics["questions"].values()
+    assert before["stuck"] > 0
+    assert (after["stuck"], after["asked"]) == (before["stuck"] - 1, before["asked"] + 1)
+
+
 def test_what_is_taken_back_is_asked_no_longer(folder: Path, store: Store) -> None:
     cycle.run(settings(), store, Tables(folder))
     store.send_back("p", "3", "ann", "lea")
