@@ -189,7 +189,8 @@ def test_the_count_of_a_file_includes_the_peak(tmp_path: Path, name: str) -> Non
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *files], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
     )
-    with within(Limits(memory=int(done.stdout))), pytest.raises(BadTable, match=r"of memory or more"):
+    most = int(0.9 * int(done.stdout))  # the allocator varies by some percent
+    with within(Limits(memory=most)), pytest.raises(BadTable, match=r"of memory or more"):
         read_numbers(tmp_path / name)
     with within(Limits(memory=6 * int(done.stdout))):
         assert read_numbers(tmp_path / name) is not None
