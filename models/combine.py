@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
@@ -14,9 +15,10 @@ from hitl.annotations import Name
 from hitl.consensus import Consensus
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
+from hitl.formatting import did_you_mean
 from hitl.models.combiner import Combiner, name_of
 from hitl.models.mean_score import warn_of_guessed_order
-from hitl.models.registry import chosen
+from hitl.models.registry import COMBINERS, chosen
 from hitl.tables.align import alike
 from hitl.tables.columns import Table, as_typed_names, has_columns, is_pandas, require_columns, table_of, with_names
 from hitl.tables.in_memory import Predictions, Truth, is_named, predictions_tables, truth_table
@@ -76,6 +78,7 @@ def combine(
         >>> hitl.combine(wide, method="majority").confidence.round(3).tolist()
         [0.625, 0.833]
     """
+    _require_no_mistyped(settings, method)
     fitted_by = method_of(method, settings, paper)
     table = table_of(labels, "labels")
     models = _models(probabilities)
@@ -115,6 +118,16 @@ def combine(
     if classes is None:
         warn_of_guessed_order(fitted_by, evidence.annotations.classes)
     return fit(fitted_by, evidence)
+
+
+def _require_no_mistyped(settings: Mapping[str, Any], method: str | Combiner) -> None:
+    """Raise BadSettings for a setting that the method does not have and that is close to an argument of `combine`."""
+    made = COMBINERS.load(method) if isinstance(method, str) and ":" not in method else None
+    own = {field.name for field in fields(made)} if is_dataclass(made) else set[str]()
+    arguments = set(signature(combine).parameters) - {"labels", "settings"}
+    for name in settings:
+        if name not in own and (meant := did_you_mean(name, sorted(arguments))):
+            raise BadSettings(f"combine has no argument {name!r}{meant}")
 
 
 def fit(method: Combiner, evidence: Evidence) -> Consensus:

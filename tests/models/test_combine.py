@@ -62,6 +62,20 @@ def test_a_method_and_its_settings_and_columns_are_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mistyped", "meant"),
+    [("metod", "method"), ("truht", "truth"), ("annotater", "annotator"), ("probabilites", "probabilities")],
+)
+@pytest.mark.parametrize("method", ["default", OneCoin()], ids=["a name", "a method"])
+def test_a_mistyped_argument_is_named_with_the_one_that_was_meant(mistyped: str, meant: str, method: Any) -> None:
+    expected = f"^combine has no argument '{mistyped}'; did you mean '{meant}'\\?$"
+    with pytest.raises(BadSettings, match=expected):
+        hitl.combine(LABELS, method=method, **{mistyped: None})
+    crowd = LABELS.rename(columns={"item": "task", "annotator": "worker"})
+    with pytest.raises(BadSettings, match=expected):
+        hitl.Aggregator(method, **{mistyped: None}).fit(crowd)
+
+
+@pytest.mark.parametrize(
     "wide",
     [WIDE, WIDE.reset_index(), pl.from_pandas(WIDE.reset_index())],
     ids=["index", "column", "polars"],
