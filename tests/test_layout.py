@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "report": "core kinds models settings store metrics project cycle report",
     "demo": "core models active settings store connectors project operations cycle report demo",
     "service": "core events inputs_digest models active settings store connectors metrics project operations cycle"
-    " status report demo service",
+    " manual_operations status report demo service",
     "__main__": "cli",
     "cli": "core kinds inputs_digest events models active settings store connectors metrics learning project operations"
     " cycle manual_operations audit export doctor status report demo service shards cli",

@@ -16,11 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import pyarrow as pa
 from starlette.exceptions import HTTPException
 
 from hitl import cycle
 from hitl.errors import HitlError
 from hitl.formatting import masked
+from hitl.manual_operations import known_truth, send
 from hitl.operations import push
 from hitl.project import lease_seconds, one_fit, opened
 from hitl.service.web.snapshot import QuestionView
@@ -50,13 +52,14 @@ class Work:
     """An action that somebody has started. Times are seconds since the epoch.
 
     Attributes:
-        what: plan, push or run; by: who started it; at: when it was started.
+        what: plan, push, run or gold; by: who started it; at: when it was started; item: the item it is about, if one.
         step: current step; ended: when it ended, or None; said: its outcome, in words; failed: True after an error.
     """
 
     what: str
     by: str
     at: float
+    item: str | None = None
     step: str = "starts"
     ended: float | None = None
     said: str = ""
@@ -87,26 +90,35 @@ def _run(settings: Settings, store: Store, connector: Connector, work: Work) -> 
     return f"pulled {pulled:,} entries; {report.judgement.plan}; {changed:,} changes"
 
 
-ACTIONS: Mapping[str, Callable[[Settings, Store, Connector, Work], str]] = {"plan": _plan, "push": _push, "run": _run}
+def _gold(settings: Settings, store: Store, connector: Connector, work: Work, question: str, label: str) -> str:
+    table = pa.table({"item": [work.item], "label": [label]})
+    truth = known_truth(table, connector.questions(), question, "gold item")
+    send(settings, store, connector, truth, "gold item", work.progress)
+    with store.lease(settings.name, seconds=lease_seconds(connector)) as lease:
+        cycle.pull(lease, store, connector, work.progress)  # so that the pages show it before the next run
+    return f"the right answer to {question} is {label}"
+
+
+ACTIONS: Mapping[str, Callable[..., str]] = {"plan": _plan, "push": _push, "run": _run, "gold": _gold}
 """Name -> function that does the work and returns its outcome in words."""
 
 _starting = threading.Lock()
 
 
-def start(one: Watched, what: str, by: str) -> Work:
-    """Start an action in a thread. Raises HTTPException (409) if the project's last action is still running."""
+def start(one: Watched, what: str, by: str, item: str | None = None, *given: str) -> Work:
+    """Start an action in a thread; it gets `given`. Raises HTTPException (409) if the last one is still running."""
     with _starting:
         if one.work is not None and one.work.ended is None:
             raise HTTPException(409, f"{one.work.what!r} has been going on since {one.work.by} started it; wait for it")
-        one.work = work = Work(what, by, time.time())
-    threading.Thread(target=_do, args=(one, work), name=f"hitl {what} {one.name}", daemon=True).start()
+        one.work = work = Work(what, by, time.time(), item)
+    threading.Thread(target=_do, args=(one, work, *given), name=f"hitl {what} {one.name}", daemon=True).start()
     return work
 
 
-def _do(one: Watched, work: Work) -> None:
+def _do(one: Watched, work: Work, *given: str) -> None:
     try:
         with opened(one.config) as (settings, store, connector):
-            work.said = ACTIONS[work.what](settings, store, connector, work)
+            work.said = ACTIONS[work.what](settings, store, connector, work, *given)
     except Exception as error:
         expected = isinstance(error, HitlError | OSError)
         work.said, work.failed = masked(str(error) if expected else f"{type(error).__name__}: {error}"), True

@@ -103,6 +103,8 @@ def item(visit: Viewing, item: str, question: QuestionName = None) -> Response:
                  for name, value in data.items()],
         "text": snapshot.texts[row].as_py(),
         "annotators": list(known_annotators(snapshot)),
+        "classes": () if view.evidence.parts else view.consensus.classes,
+        "work": visit.one.work if visit.one.work and visit.one.work.item == item else None,
     }  # fmt: skip
     facts = {"item": line(snapshot, view, row), "question": name, **story.facts}
     return visit.page("item.html.j2", item, story.answers, ANSWER, facts, **shown)

@@ -1,15 +1,17 @@
-"""Make a plan, review it, send it to the platform, and send items back to annotators."""
+"""Make a plan, review it, send it to the platform, send items back to annotators, and make items gold items."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import Form, Query
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from hitl.active.pending.rework import is_answered
+from hitl.events.bodies import path
 from hitl.plan import DoneItems
 from hitl.service.web import background
 from hitl.service.web.pages.items import known_annotators
@@ -119,6 +121,24 @@ def take_back(visit: Leading, item: Item, annotator: Annotator) -> Response:
     if not visit.one.store.take_back(visit.one.name, key, annotator):
         raise HTTPException(404, f"item {item!r} was not sent back to {annotator!r}")
     return visit.done("rework", {"item": item, "annotator": annotator})
+
+
+@router.post("/projects/{project}/gold", summary="Give the right answer to an item", status_code=202, responses=ACTION)
+def gold(
+    visit: Leading,
+    item: Item,
+    label: Annotated[str, Form(max_length=2000, pattern=NO_NUL, description="One of the question's classes")],
+    question: Annotated[str | None, Form(description="One of the project's questions; else the first")] = None,
+) -> Response:
+    """Send ground truth of one item to the platform, as `hitl gold` does. It replaces earlier ground truth."""
+    name, view = visit.view(question)
+    if item not in visit.snapshot.item_place:
+        raise HTTPException(404, f"no item {item!r} in project {visit.one.name!r}")
+    if view.evidence.parts or label not in map(str, view.consensus.classes):
+        expected = "ground truth that is marked on the platform" if view.evidence.parts else "a class of the question"
+        raise HTTPException(422, f"label: {label!r} cannot be the ground truth of {name!r}; expected {expected}")
+    work = background.start(visit.one, "gold", visit.caller.name, item, name, label)
+    return visit.done(f"items/{path(item)}?{urlencode({'question': name})}", vars(work), 202)
 
 
 def sent_back_rows(snapshot: Snapshot, sent: Any) -> list[dict[str, Any]]:

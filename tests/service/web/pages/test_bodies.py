@@ -48,3 +48,4 @@ def test_a_file_is_loaded_once(served: Served, name: str) -> None:
 def test_a_nul_in_a_field_is_refused(served: Served, field: str) -> None:
     given = {"item": "item 1", "annotator": "ann", "note": "look", field: "a\0b"}
     assert served.client.post("/projects/p/rework", data=given).status_code == 422
+    assert served.client.post("/projects/p/gold", data={"label": given["annotator"], **given}).status_code == 422
