@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import hitl
 from hitl.errors import BadSettings
@@ -128,3 +129,22 @@ def test_items_of_the_consensus_are_the_index_of_the_labels() -> None:
     model = CrowdClassifier().fit(pd.DataFrame(X, names), pd.DataFrame(Y, names, list("abcde")))
     assert model.consensus_ is not None
     assert list(model.consensus_.items) == names
+
+
+class Counting(LogisticRegression):  # type: ignore[misc]
+    """Notes how many threads BLAS has when it is trained."""
+
+    threads: ClassVar[set[int]] = set()
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        self.threads.update(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+        return super().fit(X, y, sample_weight)
+
+
+def test_no_training_waits_for_threads_of_a_busy_machine() -> None:
+    with threadpool_limits(2, user_api="blas"):
+        Counting().fit(X, TRUTH)
+        assert 2 in Counting.threads
+        Counting.threads.clear()
+        CrowdClassifier(Counting()).fit(X, Y)
+    assert Counting.threads == {1}
