@@ -44,7 +44,7 @@ class Combiner(Protocol):
     Write one as a frozen dataclass whose fields are its settings; `fit` keeps no state. It returns a `Consensus` of all
     `evidence.annotations.items` with (N, J) probabilities of the `classes`, and an `AnnotatorReport`. `hitl.combine`
     takes an instance, `hitl combine --method` also `file.py:Class`; `hitl.testing.check_combiner` checks it. `start` is
-    an earlier consensus to begin from, which usually gives the same result in fewer iterations.
+    an earlier consensus to begin from. It leads to the same result, usually in fewer iterations, or is ignored.
 
     `uses` names the fields of the evidence that the method uses besides the annotations. The optional class attribute
     `needs` names those that it requires. A method that also fits `Shards` sets `fits_shards: ClassVar[bool] = True`.
@@ -52,10 +52,30 @@ class Combiner(Protocol):
     `tables` and `beliefs`, or `memory`, say how much memory a fit takes (`memory_of`).
 
     Example:
-        >>> from hitl.models import Combiner, DawidSkene
-        >>> method: Combiner = DawidSkene()
-        >>> sorted(method.uses)
-        ['truth']
+        >>> import time
+        >>> from dataclasses import dataclass
+        >>> from typing import ClassVar
+        >>> import hitl
+        >>> from hitl.models.combiner import concluded, used
+        >>> from hitl.models.majority import report_of_votes
+        >>> from hitl.models.numerics.votes import voted
+        >>> @dataclass(frozen=True)
+        ... class SquaredVotes:
+        ...     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+        ...     power: float = 2.0
+        ...
+        ...     def fit(self, evidence, *, start=None):
+        ...         began = time.perf_counter()
+        ...         evidence = used(self, evidence)  # without what it does not use, with a warning
+        ...         q_nj = voted(evidence) ** self.power  # (N, J) shares of the votes; ground truth stays 0 and 1
+        ...         q_nj /= q_nj.sum(axis=1, keepdims=True)
+        ...         people = report_of_votes(evidence.annotations, q_nj)
+        ...         return concluded(self, began, evidence, q_nj, people)
+        >>> labels = {"item": ["a", "a", "b"], "annotator": ["ann", "bob", "ann"], "label": ["cat", "cat", "dog"]}
+        >>> hitl.combine(labels, method=SquaredVotes()).frame()["confidence"].round(2).tolist()
+        [0.96, 0.9]
+        >>> from hitl.testing import check_combiner
+        >>> check_combiner(SquaredVotes())
     """
 
     uses: ClassVar[frozenset[str]]

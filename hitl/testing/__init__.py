@@ -3,7 +3,9 @@
     from hitl.testing import check_combiner
 
     def test_contract():
-        check_combiner(Loudest(), exempt={"a start changes nothing in the answer": "a closed form"})
+        check_combiner(Loudest())
+
+`help(hitl.models.Combiner)` shows a combiner that passes.
 
 The module of each suite maps facts, in words, to functions that check them (FACTS). Use it to write one test per fact.
 """

@@ -29,6 +29,7 @@ from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadInput, IgnoredEvidence
 from hitl.evidence import Evidence
+from hitl.models.combine import fit as fitted
 from hitl.models.combiner import EVIDENCE, Applicable, Combiner, fits_shards, given, name_of, needs_of, without
 from hitl.models.inference.engine import Shards
 from hitl.models.majority import MajorityVote
@@ -64,7 +65,7 @@ def check_combiner(combiner: Combiner, exempt: Mapping[str, str] | None = None) 
     Example:
         >>> from hitl.models import MajorityVote
         >>> from hitl.testing import check_combiner
-        >>> check_combiner(MajorityVote(), {"a start changes nothing in the answer": "a closed form"})
+        >>> check_combiner(MajorityVote())
     """
     check(FACTS, combiner, exempt or {})
 
@@ -130,7 +131,6 @@ def not_worse_than_a_vote(combiner: Combiner) -> None:
 @fact
 def known_truth_is_kept_whatever_annotators_say(combiner: Combiner) -> None:
     evidence, truth = sample(combiner, seed=2, known=0.4)
-    assert "truth" in combiner.uses
     wrong = np.where(evidence.known, (truth + 1) % 3, -1)
     consensus = combiner.fit(replace(evidence, truth=wrong))
     known = evidence.known
@@ -187,7 +187,10 @@ def what_is_not_used_is_named_in_a_warning(combiner: Combiner) -> None:
             continue
         more = replace(used, **{kind: getattr(everything, kind)})
         other, said = _without_words(combiner, more)
-        assert any(kind in words and name_of(combiner) in words for words in said), f"no warning says: ignores {kind}"
+        warned = any(kind in words and name_of(combiner) in words for words in said)
+        assert warned, (
+            f"no warning says: ignores {kind}; begin fit by evidence = hitl.models.combiner.used(self, evidence)"
+        )
         np.testing.assert_allclose(other, answer, atol=1e-9, err_msg=f"it uses {kind}, but does not declare it")
 
 
@@ -201,7 +204,7 @@ def without_what_it_needs_it_says_what_to_supply(combiner: Combiner) -> None:
     else:
         combiner.fit(bare)
     # It must also accept full evidence.
-    combiner.fit(replace(full, truth=np.where(np.arange(40) < 20, truth, -1)))
+    combiner.fit(restricted_to_uses(combiner, replace(full, truth=np.where(np.arange(40) < 20, truth, -1))))
 
 
 # -- symmetries ----------------------------------------------------------------------------------------------
@@ -274,20 +277,20 @@ def a_fit_changes_nothing_and_remembers_nothing(combiner: Combiner) -> None:
 
 @fact
 def settings_are_frozen(combiner: Any) -> None:
-    for field in dataclasses.fields(combiner):
+    assert dataclasses.is_dataclass(combiner), "it is no dataclass; expected @dataclass(frozen=True)"
+    for name in [field.name for field in dataclasses.fields(combiner)] or ["a_setting"]:
         try:
-            setattr(combiner, field.name, 1)
-        except FrozenInstanceError:
+            setattr(combiner, name, 1)
+        except (FrozenInstanceError, TypeError):  # Python 3.11 raises TypeError for other names of a class with slots
             continue
-        raise AssertionError(f"{field.name} can be set; expected @dataclass(frozen=True, slots=True)")
-    assert not hasattr(combiner, "__dict__"), "expected @dataclass(frozen=True, slots=True)"
+        raise AssertionError(f"{name} can be set; expected @dataclass(frozen=True)")
 
 
 @fact
 def how_the_fit_went_is_part_of_the_result(combiner: Combiner) -> None:
-    fit = combiner.fit(sample(combiner, seed=9)[0]).fit
-    assert fit.method in COMBINERS, f"{fit.method!r} is no registered method; install your package, see hitl.registry"
-    assert fit.seconds > 0
+    fit = fitted(combiner, sample(combiner, seed=9)[0]).fit
+    assert fit.method == name_of(combiner)
+    assert fit.seconds >= 0
     assert isinstance(fit.converged, bool)
     assert np.isfinite(fit.objective).all()
     assert json.loads(json.dumps(dict(fit.settings))) == dict(fit.settings)
@@ -295,6 +298,8 @@ def how_the_fit_went_is_part_of_the_result(combiner: Combiner) -> None:
 
 @fact
 def its_settings_are_those_of_the_fit(combiner: Any) -> None:
+    if name_of(combiner) not in COMBINERS:
+        raise DoesNotApply(f"{type(combiner).__name__} has no name by which it could be made again")
     fit = combiner.fit(sample(combiner, seed=9)[0]).fit
     assert set(fit.settings) == {field.name for field in dataclasses.fields(combiner)}
 
@@ -316,9 +321,7 @@ def a_result_is_saved_and_loaded_whole(combiner: Combiner) -> None:
 def a_start_changes_nothing_in_the_answer(combiner: Combiner) -> None:
     evidence, _ = sample(combiner, seed=11, n_items=80)
     cold = combiner.fit(evidence)
-    warm = combiner.fit(evidence, start=cold)
-    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.02)
-    assert warm.fit.iterations < cold.fit.iterations
+    np.testing.assert_allclose(combiner.fit(evidence, start=cold).probabilities, cold.probabilities, atol=0.02)
 
 
 @fact
@@ -350,7 +353,7 @@ def two_items_and_one_label_are_enough(combiner: Combiner) -> None:
     )
     p = combiner.fit(restricted_to_uses(combiner, evidence)).probabilities
     assert np.isfinite(p).all()
-    assert p[0].tolist() == [1, 0]
+    assert p[0].tolist() == [1, 0] or "truth" not in combiner.uses
     assert p[1].min() > 0  # a combiner close to maximum likelihood may be very sure after one label, but never certain
 
 

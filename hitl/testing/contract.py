@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import linecache
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 Fact = Callable[[T], None]
+
+LONGEST_VALUE = 200  # maximum characters of a value in a message
 
 
 class DoesNotApply(Exception):
@@ -52,4 +58,40 @@ def check(facts: Mapping[str, Fact[T]], one: T, exempt: Mapping[str, str]) -> No
         except DoesNotApply:
             continue
         except Exception as error:
-            raise AssertionError(f"{type(one).__name__}: {name}: {error}") from error
+            raise AssertionError(f"{type(one).__name__}: {name}: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    """Return the message of an error; of a bare assert, its expression and the values of the names in it."""
+    if str(error) or not isinstance(error, AssertionError):
+        return str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))
+    asserts = (node for node in ast.walk(tree) if isinstance(node, ast.Assert))
+    test = next(node.test for node in asserts if node.lineno <= line <= (node.end_lineno or line))
+    values = dict(_values(test, {**frame.f_globals, **frame.f_locals}))
+    where = ", ".join(f"{name} = {' '.join(repr(value).split())[:LONGEST_VALUE]}" for name, value in values.items())
+    return f"expected {ast.unparse(test)}; {where}"
+
+
+def _values(node: ast.AST, names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the names and attributes in an expression, as written, that are values and not functions."""
+    try:
+        value = _value(node, names)
+    except (KeyError, AttributeError):
+        value = print  # no value: look at its parts
+    if not callable(value) and not isinstance(value, ModuleType):
+        yield ast.unparse(node), value
+    else:
+        for part in ast.iter_child_nodes(node):
+            yield from _values(part, names)
+
+
+def _value(node: ast.AST, names: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Name(name):
+            return names[name]
+        case ast.Attribute(of, name):
+            return getattr(_value(of, names), name)
+        case _:
+            raise KeyError

@@ -19,13 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hitl.models
-from hitl.consensus import Consensus
+from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, VBIBCC, DefaultCombiner, MajorityVote, registry
-from hitl.testing.combiners import FACTS, assert_permuted
+from hitl.models.combiner import used
+from hitl.testing.combiners import FACTS, assert_permuted, check_combiner
 from hitl.testing.contract import DoesNotApply, check
-from hitl.testing.crowds import crowd, with_everything
+from hitl.testing.crowds import crowd, sample, with_everything
 from tests.command_line import Run
 
 CHEAP: dict[str, dict[str, Any]] = {
@@ -47,28 +48,15 @@ START, ANY_ORDER = "a start changes nothing in the answer", [f"the order of {wha
 ALIKE = "an item without labels or predictions gets the prior"
 EXEMPT: dict[tuple[str, str], str] = (
     {
-        ("WeightedMajority", START): "always votes from equal weights; nothing to start",
-        ("WeightedSum", START): "always votes from equal weights; nothing to start",
-        ("MeanScore", START): "a closed form; has nothing to start",
         ("MeanScore", "not worse than a vote"): "reads answers as numbers on a line; these classes have no order",
         ("MeanScore", "the order of classes does not matter"): "without numbers as names, the order gives the scores",
         ("MeanScore", "names do not matter"): "names that are numbers are the scores",
-        ("Learned", START): "judges by the default, whose trace holds the last climb alone",
-        ("HierarchicalDawidSkene", START): "its trace holds the last climb alone: see test_hierarchical_dawid_skene",
-        ("MomentMatching", START): "matches moments from a fixed start; one answer",
         (
             "GibbsIBCC",
             "items it learned from are judged as before",
         ): "an item's own labels do not count in its judgement",
         ("DBCC", START): "up to chance: see test_dbcc",
         ("EDBCC", START): "up to chance: see test_edbcc",
-        ("PL", START): "fits in one step from the known items; has nothing to start",
-        ("LL", START): "fits in one step from the known items; has nothing to start",
-        ("SP", START): "fits in one step from the known items; has nothing to start",
-        ("LR", START): "minimises a convex objective: one answer from any start",
-        ("BayesianPL", START): "integrates in one step; has nothing to start",
-        ("MajorityVote", START): "a closed form; has nothing to start",
-        ("DefaultCombiner", START): "its trace holds the last climb alone: see test_hierarchical_dawid_skene",
         ("DefaultCombiner", "its settings are those of the fit"): "reports the settings of the method it chose",
         ("SequentialDawidSkene", ALIKE): "its neighbours tell of it",
         ("SequentialIBCC", ALIKE): "its neighbours tell of it",
@@ -145,6 +133,16 @@ def test_contract(name: str, fact: str) -> None:
         FACTS[fact](COMBINERS[name](**CHEAP.get(name, {})))
     except DoesNotApply as reason:
         pytest.skip(str(reason))
+
+
+@every_combiner
+def test_a_start_saves_iterations(name: str) -> None:
+    combiner = COMBINERS[name](**CHEAP.get(name, {}))
+    evidence, _ = sample(combiner, seed=11, n_items=80)
+    cold = combiner.fit(evidence)
+    if cold.fit.iterations <= 2:
+        pytest.skip("a closed form, or its trace holds the last climb alone: see test_hierarchical_dawid_skene")
+    assert combiner.fit(evidence, start=cold).fit.iterations < cold.fit.iterations
 
 
 @settings(max_examples=10, deadline=None)
@@ -267,11 +265,82 @@ def test_evidence_that_is_dropped_in_silence_is_seen(combiner: Any, words: str) 
         FACTS["what is not used is named in a warning"](combiner)
 
 
-def test_the_suite_names_the_combiner_and_the_fact() -> None:
-    facts = {fact: FACTS[fact] for fact in ("names do not matter", START)}
-    with pytest.raises(AssertionError, match=f"^MajorityVote: {START}: "):
-        check(facts, MajorityVote(), {})
-    check(facts, MajorityVote(), {START: "a closed form"})
+@dataclasses.dataclass(frozen=True)
+class ByHand:
+    """A vote that is written without any help of hitl, by the description of `Combiner` alone."""
+
+    uses: ClassVar[frozenset[str]] = frozenset()
+    smoothing: float = 0.5
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        a = used(self, evidence).annotations
+        q_nj = np.full((a.n_items, a.n_classes), self.smoothing)
+        counts_kjl = np.full((a.n_annotators, a.n_classes, a.n_options), 0.5)
+        named = a.label < a.n_classes
+        np.add.at(q_nj, (a.item[named], a.label[named]), 1)
+        q_nj /= q_nj.sum(axis=1, keepdims=True)
+        np.add.at(counts_kjl, (a.annotator, slice(None), a.label), q_nj[a.item])
+        pi_kjl = counts_kjl / counts_kjl.sum(axis=2, keepdims=True)
+        given, shares = a.labels_per_annotator, q_nj.mean(axis=0)
+        people = AnnotatorReport(a.annotators, a.classes, a.options, counts_kjl, pi_kjl, given, shares)
+        return Consensus(a.items, a.classes, q_nj, people, shares)
+
+
+def test_a_combiner_of_ones_own_needs_no_exemption() -> None:
+    check_combiner(ByHand())
+
+
+@dataclasses.dataclass(frozen=True)
+class Misnaming(ByHand):
+    """Reports other names than it was given."""
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        found = super().fit(evidence)
+        people = found.annotators
+        return replace(found, annotators=replace(people, names=tuple(f"x{k}" for k in range(len(people.names)))))
+
+
+@dataclasses.dataclass
+class Open:
+    """Its settings can be changed."""
+
+    uses: ClassVar[frozenset[str]] = frozenset()
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        return ByHand().fit(evidence)
+
+
+@dataclasses.dataclass(frozen=True)
+class Breaking(ByHand):
+    """Fails at an array."""
+
+    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+        return Consensus(*evidence.annotations.items[:1000][99])
+
+
+@pytest.mark.parametrize(
+    ("combiner", "words"),
+    [
+        (
+            Misnaming(),
+            r"^Misnaming: gives a consensus: plain: expected \(report.names, report.options\) == "
+            r"\(annotations.annotators, annotations.options\); report.names = \('x0', .*, annotations.annotators = "
+            r"\('k0', ",
+        ),
+        (Forgetful(), r": what is not used is named .*: no warning says: ignores probabilities; begin fit by evidence"),
+        (Breaking(), r"^Breaking: gives a consensus: plain: IndexError: tuple index out of range$"),
+    ],
+)
+def test_a_failure_names_the_combiner_the_fact_and_the_values(combiner: Any, words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        check_combiner(combiner)
+
+
+def test_what_does_not_hold_is_exempt_by_name() -> None:
+    facts = {fact: FACTS[fact] for fact in ("names do not matter", "settings are frozen")}
+    with pytest.raises(AssertionError, match=r"^Open: settings are frozen: a_setting can be set; expected @dataclass"):
+        check(facts, Open(), {})
+    check(facts, Open(), {"settings are frozen": "a test"})
     with pytest.raises(AssertionError, match=r"^no fact is called .a start.; expected one of: names do not matter; "):
         check(facts, MajorityVote(), {"a start": "a closed form"})
 
