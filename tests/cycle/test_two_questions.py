@@ -71,6 +71,12 @@ def test_each_question_is_done_on_its_own_and_one_that_is_stuck_is_told_with_wha
         assert overview.index("is stuck") < overview.index("Download labels of tone")
         link = "/projects/reviews/items?question=stars&sort=item"
         assert len(served.csv(link, size=0)) == 40
+        for question, done in (("tone", 40), ("stars", 0)):
+            link = f"/projects/reviews/items?question={question}&show=done"
+            assert link.replace("&", "&amp;") in overview
+            assert served.json(link)["found"] == done
+            assert served.json(link.replace("=done", "=open"))["found"] == 40 - done
+        assert served.json("/projects/reviews/items?show=done")["found"] == 0
         assert [one["item"] for one in served.json("/projects/reviews/items?show=contested&size=0")["rows"]] == []
     for text in (*data["summary"]["state"], data["summary"]["advice"].partition("`")[0]):
         assert text in status or text[:1].lower() + text[1:] in status

@@ -146,7 +146,7 @@ def forget(visit: Leading, name: ViewName) -> Response:
 
 def find(snapshot: Snapshot, view: QuestionView, wanted: Search) -> Rows:
     """Return the rows of matching items, in the requested order."""
-    mask = _which(snapshot, view, wanted.show)
+    mask = _which(snapshot, view, wanted)
     if wanted.label:
         mask &= view.consensus.codes == _code(wanted.label, view.consensus.classes)
     if wanted.annotator or wanted.said:
@@ -183,17 +183,19 @@ def known_annotators(snapshot: Snapshot) -> dict[str, None]:
     return dict.fromkeys([*crew, *labeled])
 
 
-def _which(snapshot: Snapshot, view: QuestionView, show: str) -> Mask:
+def _which(snapshot: Snapshot, view: QuestionView, wanted: Search) -> Mask:
+    of_one = wanted.question is not None and len(snapshot.views) > 1
+    done = snapshot.is_done_in[view.page.name] if of_one else snapshot.is_done
     masks: dict[str, Callable[[], Mask]] = {
         "contested": lambda: view.is_contested.copy(),
         "changed": lambda: view.changed > CHANGED,
         "known": lambda: view.truth >= 0,
         "unlabeled": lambda: view.evidence.annotations.labels_per_item == 0,
-        "done": lambda: snapshot.is_done.copy(),
-        "open": lambda: ~snapshot.is_done,
+        "done": lambda: done.copy(),
+        "open": lambda: ~done,
         "all": lambda: np.ones(len(snapshot.keys), bool),
     }
-    return masks[show]()
+    return masks[wanted.show]()
 
 
 def _labeled(view: QuestionView, annotator: str, said: str) -> Mask:
