@@ -43,8 +43,9 @@ def metrics_of(
     `controls`: question that annotators answer -> positions of its questions; by default all are one.
 
     They are: numbers of items, labels (of all questions), annotators with labels, and done items with reasons; mean
-    confidence; share of labels that agree with the consensus; expected accuracy with its interval; cost so far;
-    forecast; why the project is done; why questions or annotators are left out; figures per model.
+    confidence; share of labels that agree with the consensus; expected accuracy with its interval; cost so far, and
+    whether a price is set; forecast; why the project is done; why questions or annotators are left out; figures per
+    model.
     """
     pool = PoolState.of(questions, budget)
     first, results = pool.annotations[0], [consensus for _, consensus in pool]
@@ -73,6 +74,7 @@ def metrics_of(
         "max_labels": budget.max_labels,
         "reached": plan.stop is not None and (not pool.below.any() or rules.target_reached(pool, budget)),
         "cost": float(np.dot(first.labels_per_annotator, prices)),
+        "priced": bool(crew.cost) or crew.default_cost != 1,
         "forecast": None if ahead is None else asdict(ahead),
         "stop": plan.stop,
         "lacking": None if plan.stop or not lacks else missing_in_words(lacks, crew),
@@ -283,7 +285,8 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
                 f"Labels agree with such answers on about {audit.share:.1%} of all items (95 % interval "
                 f"{audit.low:.1%} to {audit.high:.1%}). This is agreement, not accuracy: annotators make mistakes too."
             )
-        lines.append(f"Spent: {counted(metrics['labels'], 'answer')}, cost {metrics['cost']:,g}.")
+        cost = f", cost {metrics['cost']:,g}" if metrics.get("priced") else ""
+        lines.append(f"Spent: {counted(metrics['labels'], 'answer')}{cost}.")
     lines += [_of_model(name, said, metrics["items"]) for name, said in metrics.get("models", {}).items()]
     return [*lines, *remaining(metrics)]
 

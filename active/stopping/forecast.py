@@ -1,4 +1,4 @@
-"""Forecast the number of labels still needed: "About n answers to go, cost c, to reach a".
+"""Forecast the number of labels still needed: "About n answers to go to reach a, cost c".
 
 The policy's future is simulated several times (draws), starting from the present beliefs. Each draw consists of
 
@@ -19,6 +19,7 @@ it is wide.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -109,7 +110,8 @@ class Forecast:
             text = f"It's too early to forecast the number of answers{goal or ' to go'}."
         else:
             between = f"{self.low:,.0f} to {self.high:,.0f}"
-            text = f"About {self.labels:,.0f} answers to go ({between}){goal}, cost {self.cost:,.4g}."
+            cost = "" if math.isclose(self.cost, self.labels) else f", cost {self.cost:,.4g}"  # each costs 1: not set
+            text = f"About {self.labels:,.0f} answers to go ({between}){goal}{cost}."
         if self.unfinished >= 0.5:
             left = round(self.unfinished)
             items = "One item" if left == 1 else f"{left:,} items"
@@ -124,7 +126,7 @@ def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: 
     """Forecast the labels until the project is done, by simulating `draws` futures. `seed` >= 0 is for the draws.
 
     >>> print(forecast([(evidence, consensus)], Crew(("ann", "bob")), Budget(target_accuracy=0.95)))
-    About 1,240 answers to go (830 to 1,850) to reach 95.0%, cost 1,240.
+    About 1,240 answers to go (830 to 1,850) to reach 95.0%.
     """
     pool = PoolState.of(questions, budget)
     expected, rows, target = pool.expected, pool.open_rows, budget.target_accuracy

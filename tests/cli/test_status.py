@@ -22,6 +22,7 @@ from hitl.metrics import outlook
 from hitl.plan import Activity, Ask, Plan
 from hitl.platform import Cursor, Operation, Page, Pages, Receipt
 from hitl.project import orders_of_others
+from hitl.settings import CrewSettings
 from hitl.settings.schedule import ScheduleSettings
 from hitl.status import Queue, missed_by, queues_of, status_of
 from hitl.store import Store
@@ -101,7 +102,7 @@ def test_status_tells_what_is_expected_spent_to_come_and_waited_for(folder: Path
     for words in (
         "xpected accuracy: ",
         "95 % interval",
-        "Spent: 27 answers, cost 27",
+        "Spent: 27 answers.\n",
         "too early to forecast",
         "A forecast needs about 20 answers per annotator",
         "oldest 3 h",
@@ -119,6 +120,12 @@ def test_status_tells_what_is_expected_spent_to_come_and_waited_for(folder: Path
     assert ("overdue" in late, "overdue" in soon) == (True, False)
     assert {person.annotator for person in gone.plan.people if person.away} == {"dee", "eve"}
     assert "Seem to be away (one question each until they answer)" in text(store, 26)
+
+
+def test_cost_is_told_where_a_price_is_set(folder: Path, store: Store) -> None:
+    priced = settings().model_copy(update={"crew": CrewSettings(annotators=("dee", "eve"), cost=2.5)})
+    cycle.run(priced, store, Tables(folder), now=NOON)
+    assert re.search(r"Spent: 27 answers, cost 67\.5\.\n", text(store))
 
 
 def test_the_report_says_the_same(folder: Path, store: Store) -> None:
