@@ -208,7 +208,7 @@ class PullSummary:
 
     Attributes:
         items, annotations: number of rows read.
-        changed: number of rows that differed from the stored ones.
+        changed: number of rows that differed from the stored ones, other than in what a push of our own changes.
         deleted: number of rows deleted.
         problems: rows that could not be read, in words.
         pages: number of pages. 0 means that nothing has changed, including the questions.

@@ -78,10 +78,11 @@ def save(database: Database, connection: sa.Connection, lease: Lease, page: Page
         saver.columns(page, *page.digests)
     saver.annotators(page)
     saver.live(page)
-    if saver.changed > saver.served or saver.deleted:
+    changed = max(saver.changed - saver.served, 0)
+    if changed or saver.deleted:
         saver.note_revision()
     _save_cursor(connection, lease, page)
-    return PullSummary(len(page.items), len(page.annotations), saver.changed, saver.deleted, page.problems, pages=1)
+    return PullSummary(len(page.items), len(page.annotations), changed, saver.deleted, page.problems, pages=1)
 
 
 class _Saver:
@@ -92,8 +93,7 @@ class _Saver:
         self._connection = connection
         self._project = name
         self._latest = latest
-        self.changed = self.deleted = 0
-        self.served = 0  # how many of the changed rows are items that differ only in how they are served
+        self.changed = self.deleted = self.served = 0  # served: changed items that differ only in how they are served
         one = sa.select(item.c.item).where(item.c.project == name).limit(1)
         self._was_empty = connection.execute(one).first() is None
         self._touched: set[str] = set()

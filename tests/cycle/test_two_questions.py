@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,13 @@ from pyarrow import parquet
 
 from hitl import cycle
 from hitl.events.bodies import text_of
+from hitl.platform import Cursor, Page
 from hitl.project import opened
 from hitl.store import Store
 from tests.command_line import Run
 from tests.events.receivers import SECRET
 from tests.service.web.served import serving
-from tests.two_questions import written
+from tests.two_questions import TwoQuestions, written
 
 CREW = '"ann", "bob", "cyd"'
 STUCK = "stars is stuck: 0 of 40 items are done, and everyone has answered or skipped all 40 open items. "
@@ -158,3 +161,19 @@ def test_a_file_names_the_method_of_its_question(run: Run, tmp_path: Path, monke
     assert run("export", "labels.parquet")[0] == 0
     for question, method in (("tone", b"2 classes"), ("stars", b"5 classes")):
         assert parquet.read_schema(f"labels.{question}.parquet").metadata[b"hitl.method"] == method
+
+
+def test_what_a_push_of_our_own_changes_is_not_counted_as_new(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, monkeypatch, "answered = 39", CREW)
+    assert "pulled 40 items: 277 entries new or changed" in run("run")[1]
+    pull = TwoQuestions.pull
+
+    def served(self: TwoQuestions, cursor: Cursor | None) -> Iterator[Page]:
+        for page in pull(self, cursor):
+            yield replace(page, items=tuple(replace(item, labels_wanted=4) for item in page.items))
+
+    monkeypatch.setattr(TwoQuestions, "pull", served)
+    written(tmp_path, monkeypatch, "", CREW)  # three people answer the last item
+    assert "pulled 40 items: 6 entries new or changed, 0 deleted" in run("run")[1]
