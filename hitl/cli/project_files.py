@@ -69,7 +69,8 @@ def _send(config: Path, operation: Operation, where: str, dry_run: bool) -> None
 
 
 def export(
-    output: Annotated[Path, typer.Argument(help="Consensus table to write (CSV, JSON Lines, Parquet).")],
+    file: Annotated[Path | None, typer.Argument(help="Consensus table to write (CSV, JSON Lines, Parquet).")] = None,
+    output: Annotated[Path | None, opt("The same as FILE.", "--output", "-o")] = None,
     annotators_output: AnnotatorsOutput = None,
     annotations: Annotated[Path | None, opt("Also write all annotations to this file.")] = None,
     asked: Annotated[
@@ -86,6 +87,10 @@ def export(
     from hitl.project import item_names, stored_evidence, stored_questions
     from hitl.tables.write import require_writable, with_source, write_table
 
+    given = [each for each in (file, output) if each is not None]
+    if len(given) != 1:
+        raise BadSettings("export: expected one file to write: `hitl export labels.csv`, or the same with -o")
+    (output,) = given
     require_writable(output, annotators_output, annotations, asked)
     with stored(config) as (settings, store):
         latest = store.latest(settings.name)

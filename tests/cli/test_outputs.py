@@ -63,6 +63,20 @@ def test_a_project_says_each_file_that_it_has_written(run: Run, project: Path) -
     assert out == "wrote labels.csv\nwrote people.csv\n"
 
 
+def test_an_export_takes_its_file_as_other_commands_do(run: Run, project: Path) -> None:
+    assert run("run")[0] == 0
+    assert run("export", "labels.csv")[0] == 0
+    assert run("export", "-o", "same.csv")[1].startswith("wrote same.csv\n")
+    assert Path("same.csv").read_bytes() == Path("labels.csv").read_bytes()
+    for arguments in ([], ["a.csv", "-o", "b.csv"]):
+        code, _, err = run("export", *arguments)
+        assert (code, err) == (
+            78,
+            "hitl: export: expected one file to write: `hitl export labels.csv`, or the same with -o\n",
+        )
+    assert not Path("a.csv").exists()
+
+
 def test_known_truth_without_a_label_is_called_empty(run: Run, project: Path) -> None:
     assert run("run")[0] == 0
     (project / "known.csv").write_text("item,label\n0,cat\n1,\n")
