@@ -26,7 +26,7 @@ from hitl.active.pending.rework import with_rework, without_rework
 from hitl.active.registry import policy
 from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
-from hitl.errors import BadInput, BadTable, Busy, HitlError, StoreError, raise_all
+from hitl.errors import BadInput, BadSettings, BadTable, Busy, HitlError, StoreError, raise_all
 from hitl.events import build_events
 from hitl.kinds.kind import by_control
 from hitl.learning import features, training
@@ -138,6 +138,19 @@ class _Steps:
         self.store.note_workplaces(self.lease, pages)
         return pages
 
+    def orders_of_others(self) -> tuple[str, ...]:
+        """Return a warning if another store has ordered the items. Raise BadSettings if it did so after this one."""
+        store, name = self.store, self.settings.name
+        warned = project.orders_of_others(store, name, self.connector)
+        sent = any(state == "confirmed" for _, state in store.operations(name, "order")) if warned else False
+        if sent and store.mark(name) not in self.connector.marks():
+            raise BadSettings(
+                "another hitl store has replaced the order that this one sent, so that two plan the same project; "
+                "nothing was planned or sent. Stop the other one, then run `hitl push --verify` and `hitl run`. If the "
+                "other one shall go on, remove this hitl.toml and its store"
+            )
+        return warned
+
     def unchanged(self, last: CycleSummary, pulled: PullSummary, now: float) -> bool:
         """Return True if no input of the last run has changed. Questions are read only if a page was pulled."""
         recorded, current = last.basis, inputs_digest.digest_inputs(self.settings, self.store, self.connector)
@@ -149,7 +162,7 @@ class _Steps:
 
     def finish_unchanged(self, last: CycleSummary, pulled: PullSummary, queued: tuple[Receipt, ...]) -> Unchanged:
         """Push unconfirmed operations, and nothing else."""
-        pulled += PullSummary(problems=project.orders_of_others(self.store, self.settings.name, self.connector))
+        pulled += PullSummary(problems=self.orders_of_others())
         receipts, pages = (*queued, *self.push()), self.pages()
         self.store.note_look(self.lease)
         _forget(self.lease, self.settings, self.store)
@@ -178,7 +191,7 @@ class _Steps:
         settings, store, connector = self.settings, self.store, self.connector
         inputs, names = inputs_digest.digest_inputs(settings, store, connector), store.annotator_names(settings.name)
         crew, problems = project.reachable(given or project.crew_of(settings, store), connector, names)
-        problems += project.orders_of_others(store, settings.name, connector)
+        problems += self.orders_of_others()
         left_out, questions = self.embed(), connector.questions()
         store.note_questions(self.lease, questions)
         store.keep_answers(self.lease, [question.name for question in questions])

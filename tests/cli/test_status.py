@@ -17,8 +17,9 @@ import pytest
 from hitl import cycle
 from hitl.cli.status import asked
 from hitl.connectors.tables import Tables
-from hitl.errors import Refused, Unreachable
+from hitl.errors import BadSettings, Refused, Unreachable
 from hitl.metrics import outlook
+from hitl.operations import push
 from hitl.plan import Activity, Ask, Plan
 from hitl.platform import Cursor, Operation, Page, Pages, Receipt
 from hitl.project import orders_of_others
@@ -366,9 +367,15 @@ def test_a_store_notices_the_order_of_another_store_and_not_its_own(folder: Path
 
     with Store(f"sqlite:///{folder}/theirs.db") as theirs:
         for _ in range(2):  # its own order is no news, although `hitl plan` may have recorded another since
-            assert "another hitl project" not in said_by(store)
+            assert said_by(store) == ""
             with store.lease("p") as lease:
                 cycle.record(lease, settings(), store, cycle.judge(settings(), store, platform.questions()))
         assert "Another hitl store also orders" in said_by(theirs)
         assert orders_of_others(theirs, "p", platform) == ()
-        assert "Another hitl store also orders" in said_by(store)
+        last = store.last_cycle("p")
+        with pytest.raises(BadSettings, match="another hitl store has replaced the order that this one sent"):
+            said_by(store)
+        assert store.last_cycle("p") == last
+        with store.lease("p") as lease:  # `hitl push --verify`, as the message says
+            list(push(lease, store, platform, verify=True))
+        assert said_by(store) == ""

@@ -13,6 +13,8 @@ from hitl import cycle
 from hitl import project as projects
 from hitl.connectors.label_studio import compare
 from hitl.connectors.label_studio.pull import ID_PAGE
+from hitl.errors import BadSettings
+from hitl.operations import push
 from hitl.settings import CrewSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store
@@ -158,3 +160,8 @@ def test_two_stores_that_plan_one_project_notice(make_project: Callable[..., Pro
         assert warned.startswith("Another hitl store also orders the tasks")
         assert projects.orders_of_others(theirs, settings.name, connect(project)) == ()
         assert projects.orders_of_others(ours, settings.name, connect(project)) == (warned,)
+        with pytest.raises(BadSettings, match="replaced the order that this one sent"):
+            cycle.run(settings, ours, connect(project))
+        with ours.lease(settings.name) as lease:
+            list(push(lease, ours, connect(project), verify=True))
+        assert cycle.run(settings, ours, connect(project)).pulled.problems == ()
