@@ -19,6 +19,7 @@ from hitl.errors import BadTable
 from hitl.tables.columns import Place
 from hitl.tables.limits import limits, require_harmless
 from hitl.tables.memory import memory_limit, require_memory
+from hitl.tables.parsers import bounded_lines
 from hitl.tables.read import READ, is_arrow, parsing, place_in_file, read_parts
 from hitl.tables.write import suffix_of
 
@@ -28,6 +29,9 @@ MARKUP = (".json", ".jsonl", ".ndjson", ".manifest", ".xml", ".txt", "")
 """Suffixes of the files that are read in a .zip file."""
 CHARACTER_BYTES = 12
 """Bytes that a character of a JSON list takes: two as it is read and joined, the others in its records. Measured."""
+RECORDS = "write a record on each line (JSON lines), which are read one after the other"
+ELEMENT_BYTES = 900
+"""Bytes of an element of XML in Python: a dict with its fields, and the lists in it. Measured."""
 Note = Callable[[str], None]
 """Called with a message about a record that cannot be read."""
 
@@ -108,12 +112,18 @@ def _place_in(path: Path, place_of: Place, row: int) -> str:
 
 def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Yield the objects of a JSON array, or of lines of JSON, or a single object. Bad lines are skipped."""
-    most = memory_limit() // CHARACTER_BYTES
-    first = [stream.readline(most) for _ in range(20)]  # an object that is spread over several lines is indented
+    limit = memory_limit()
+    most = limit // CHARACTER_BYTES
+    first, left = list[str](), most
+    while len(first) < 20 and (line := stream.readline(left)):  # an object on several lines is indented
+        first.append(line)
+        left -= len(line)
+        if not left:
+            require_memory(path, limit + 1, limit, RECORDS)
     if not "".join(first).lstrip().startswith("[") and any(
         line.startswith("{") and isinstance(_parsed(line)[0], dict) for line in first
     ):
-        for count, line in enumerate(chain(first, stream), start=1):
+        for count, line in enumerate(chain(first, bounded_lines(path, stream, len(first))), start=1):
             if not line.strip():
                 continue
             value, error = _parsed(line)
@@ -122,8 +132,8 @@ def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[s
             else:
                 note(f"line {count}: {error or 'expected an object, {...}'}")
         return
-    text = "".join(first) + stream.read(most)
-    require_memory(path, CHARACTER_BYTES * len(text), CHARACTER_BYTES * most)
+    text = "".join(first) + stream.read(left)
+    require_memory(path, CHARACTER_BYTES * len(text) + (limit if stream.read(1) else 0), limit, RECORDS)
     del first
     decoder, at, number = json.JSONDecoder(), len(text) - len(text.lstrip()), 0
     is_list = text.startswith("[", at)
@@ -183,7 +193,18 @@ def _elements(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping
     parser = expat.ParserCreate()
     parser.buffer_text = True
     stack: list[dict[str, Any]] = []
+    texts: list[list[str]] = []
     ready: list[dict[str, Any]] = []
+    held, unread, most = 0, 0, memory_limit()  # unread: characters of a tag that has not ended
+
+    def hold(size: int) -> None:
+        nonlocal held, unread
+        held, unread = held + size, 0
+        require_room()
+
+    def require_room() -> None:
+        within = f", line {stack[1]['line']}" if len(stack) > 1 else ""
+        require_memory(f"{path}{within}", held + CHARACTER_BYTES * unread, most, "split this record")
 
     def refuse(*_: object) -> None:
         raise BadTable(f"{path}: has a DOCTYPE, which is not read; expected the plain XML of an export")
@@ -191,25 +212,35 @@ def _elements(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping
     def start(tag: str, attributes: dict[str, str]) -> None:
         if len(stack) >= limits().nesting:
             raise BadTable(f"{path}: elements are nested more than {limits().nesting} levels deep (limits.nesting)")
+        hold(ELEMENT_BYTES + CHARACTER_BYTES * sum(map(len, attributes.values())))
         stack.append({"inside": [], "text": "", **attributes, "tag": tag, "line": parser.CurrentLineNumber})
+        texts.append([])
 
     def end(_: str) -> None:
-        element = stack.pop()
+        nonlocal held
+        element, own = stack.pop(), texts.pop()
+        if own:
+            element["text"] = "".join(own)
         if len(stack) == 1:
             ready.append(element)
         elif stack:
             stack[-1]["inside"].append(element)
 
     def characters(text: str) -> None:
-        stack[-1]["text"] += text.strip()
+        hold(CHARACTER_BYTES * len(text))
+        if stripped := text.strip():
+            texts[-1].append(stripped)
 
     parser.StartDoctypeDeclHandler = refuse
     parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, characters
     try:
         while block := stream.read(1 << 20):
+            unread += len(block)
             parser.Parse(block, False)
+            require_room()
             yield from ((element, f"line {element['line']}") for element in ready)
             ready.clear()
+            held = 0 if len(stack) < 2 else held
         parser.Parse("", True)
     except expat.ExpatError as error:
         raise BadTable(f"{path}, line {error.lineno}: not XML: {expat.ErrorString(error.code)}") from None

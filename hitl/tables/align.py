@@ -29,6 +29,7 @@ from hitl.tables.columns import (
 )
 from hitl.tables.encode import names_of, natural_order, places_of
 from hitl.tables.matrices import vectors_of
+from hitl.tables.memory import FEWER_NUMBERS, require_memory
 from hitl.tables.names import likeness
 from hitl.tables.read import name_of, place_in
 from hitl.tables.shared_items import require_shared
@@ -135,6 +136,7 @@ def probabilities_of(annotations: Annotations, model: str, table: pa.Table) -> t
             f"expected the classes {listed(sorted(map(str, classes)))}"
         )
     rows = _rows_of(annotations, table.column(ITEM), place_of)
+    require_memory(where, 3 * 8 * annotations.n_items * annotations.n_classes, instead=FEWER_NUMBERS)
     values = np.full((annotations.n_items, annotations.n_classes), np.nan)
     for code, name in enumerate(classes):
         if name in columns:
@@ -151,6 +153,7 @@ def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
     where = name_of(table, "features")
     names, x_md = vectors_of(table, where, item)
     rows = _rows_of(annotations, pa.chunked_array([pa.array(names)]), lambda _: where)
+    require_memory(where, 2 * 8 * annotations.n_items * x_md.shape[1], instead=FEWER_NUMBERS)
     x_nd = np.full((annotations.n_items, x_md.shape[1]), np.nan)
     x_nd[rows] = x_md
     return x_nd

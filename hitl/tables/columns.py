@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
+from hitl.tables.memory import FEWER_NUMBERS, require_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -361,6 +362,7 @@ def vectors(column: pa.ChunkedArray, where: str, place_of: Place = row_number) -
     if (lengths[full] != width).any():
         row = int(np.flatnonzero(full & (lengths != width))[0])
         raise BadTable(f"{where}: {place_of(row)} has {lengths[row]} numbers, others {width}; expected one length")
+    require_memory(where, 2 * 8 * len(column) * width, instead=FEWER_NUMBERS)  # rows without a list too
     values = np.full((len(column), width), np.nan)
     flat = numbers_of(pc.list_flatten(column.filter(pa.array(full))), where)
     values[full] = flat.reshape(int(full.sum()), width)

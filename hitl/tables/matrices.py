@@ -34,7 +34,7 @@ from hitl.errors import BadInput, BadTable
 from hitl.tables.columns import Place, as_names, is_vector, repeated, require_columns, require_names, vectors
 from hitl.tables.encode import names_of
 from hitl.tables.limits import require_harmless
-from hitl.tables.memory import require_memory
+from hitl.tables.memory import FEWER_NUMBERS, require_memory
 from hitl.tables.read import parsing, place_in, read_table
 from hitl.tables.shared_items import PROJECT, require_shared
 from hitl.tables.write import write_table
@@ -58,8 +58,9 @@ LISTS = ("probabilities", "probs", "logits")
 DTYPES = "fiubUS"
 """Allowed kinds of numpy arrays: numbers, booleans and text. Objects are pickled, and loading a pickle runs code."""
 
-NAME_BYTES = 170
-"""Bytes of a name of an array while it is read: two texts of Python, two of Arrow, and their places in lists."""
+NAME_BYTES, COPIES_OF_TEXT = 170, 3
+"""Bytes of a name of an array while it is read: two texts of Python, two of Arrow, and their places in lists; and
+times that its characters are held, at most, in the size that they have in the array."""
 
 LOGITS = "; are these logits? Then name them 'logits'"
 
@@ -83,7 +84,8 @@ def read_vectors(path: str | Path, item: str = ITEM) -> tuple[list[str], Array]:
     path = Path(path)
     if path.suffix != ".npz":
         table = read_table(path, [item])
-        require_memory(path, 3 * table.nbytes)  # the table, its columns as numbers, and these side by side
+        # the table, its columns as numbers, and these side by side
+        require_memory(path, 3 * table.nbytes, instead=FEWER_NUMBERS)
         names, x_nd = vectors_of(table, str(path), item)
         return require_names(names, item, str(path)), x_nd
     arrays, _ = read_arrays(path, copies=1)
@@ -321,7 +323,8 @@ def read_arrays(
     with parsing(path, path.suffix.lower().removeprefix(".")):
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
-                require_memory(path, _require_numbers(path, "the array", file, path.stat().st_size, copies))
+                size = _require_numbers(path, "the array", file, path.stat().st_size, copies)
+                require_memory(path, size, instead=FEWER_NUMBERS)
             return {"": np.load(path, allow_pickle=False)}, [""]
         require_harmless(path, "npz")
         size = 0
@@ -330,7 +333,7 @@ def read_arrays(
                 if member.filename.endswith(".npy") and wanted(member.filename.removesuffix(".npy")):
                     with archive.open(member) as file:
                         size += _require_numbers(path, member.filename, file, member.file_size, copies)
-        require_memory(path, size)
+        require_memory(path, size, instead=FEWER_NUMBERS)
         with np.load(path, allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files if wanted(name)}, list(loaded.files)
 
@@ -352,4 +355,5 @@ def _require_numbers(path: Path, name: str, file: IO[bytes], size: int, copies: 
         raise BadTable(f"{path}: {name} holds {kind}; expected numbers or text")
     if math.prod(shape) * max(kind.itemsize, 1) > size:
         raise BadTable(f"{path}: {name} should have the shape {shape}, for which the file is too short")
-    return int(math.prod(shape) * (kind.itemsize + (NAME_BYTES if kind.kind in "US" else 8 * copies)))
+    as_names = COPIES_OF_TEXT * kind.itemsize + NAME_BYTES
+    return int(math.prod(shape) * (as_names if kind.kind in "US" or len(shape) == 1 else kind.itemsize + 8 * copies))

@@ -19,18 +19,27 @@ CGROUP_FILES = (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes
 """Files of the limit and the use, in versions 2 and 1."""
 
 
+SHARDS = "`hitl shard` reads tables of labels in parts"
+SHORTER = "shorten this row, or split it"
+FEWER_NUMBERS = "use fewer columns or items, or split the file"
+"""Advice on what takes less memory: for tables, for a row of a table, and for numbers."""
+
+
 def memory_limit() -> int:
     """Return the bytes that the next table or fit may take."""
     return limits().memory or min(_available(), default=sys.maxsize)
 
 
-def require_memory(path: Path, size: int, most: int | None = None) -> None:
-    """Raise BadTable if the content of a file takes more memory than there is, or than `most`."""
+def require_memory(path: Path | str, size: int, most: int | None = None, instead: str = SHARDS) -> None:
+    """Raise BadTable if the content of a file takes more memory than there is, or than `most`.
+
+    `instead` says what takes less.
+    """
     most = memory_limit() if most is None else most
     if size > most:
         raise BadTable(
             f"{path}: its content takes {readable(size)} of memory or more; expected at most {readable(most)} "
-            "(limits.memory, or what is available)"
+            f"(limits.memory, or what is available); {instead}"
         )
 
 

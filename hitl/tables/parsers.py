@@ -7,25 +7,29 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from typing import IO, Any
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 import pyarrow as pa
 
 from hitl.errors import BadTable, MissingExtra
 from hitl.tables.limits import limits, require_shape
-from hitl.tables.memory import memory_limit, require_memory
+from hitl.tables.memory import SHARDS, SHORTER, memory_limit, require_memory
 
 BLOCK = 1 << 22
 """Bytes of a CSV file that are parsed at a time. No row may be longer."""
 
 SEPARATORS = (",", ";", "\t")
 """Possible separators of a .csv file. Spreadsheets write semicolons in locales with decimal commas."""
+
+LINE_BYTES = 8
+"""Bytes that a character of a line takes: twice while it is read, and in values of Python and of a column."""
 
 ROWS = 100_000
 """Rows of JSON Lines or Excel converted to columns at a time."""
@@ -36,8 +40,14 @@ CHARACTERS = 1 << 25
 VALUE_BYTES = 125
 """Bytes of a value of JSON Lines, without its characters, as a value of Python and in a column. Measured: 80 to 100."""
 
+TEXT_BYTES = (4, 2)
+"""Bytes of a character of JSON Lines, as values of Python and in a column: in general, and in ASCII."""
+
 SPARSE, FEW_FIELDS = 50, 10_000_000
 """Maximum ratio of cells (rows times names) to values in JSON Lines, in tables of more than FEW_FIELDS cells."""
+
+CELL_BYTES, SHARED_TEXT_BYTES = 60, 4
+"""Bytes of a cell of Excel, without its characters; and of a byte of the texts that cells share."""
 
 MAX_LINES, MAX_CELLS = 1 << 20, 50_000_000
 """Maximum lines (as in Excel) and cells of a sheet, because a file may claim any number."""
@@ -45,10 +55,20 @@ MAX_LINES, MAX_CELLS = 1 << 20, 50_000_000
 _NAME = re.compile(r'"([^"\\]*+)"\s*+:')
 
 
-def text_lines(path: Path, errors: str = "strict", newline: str | None = None) -> Iterator[str]:
+def text_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file, compressed or not, without a byte order mark."""
     with pa.input_stream(path, compression="detect") as raw:
-        yield from io.TextIOWrapper(raw, encoding="utf-8-sig", errors=errors, newline=newline)
+        yield from bounded_lines(path, io.TextIOWrapper(raw, encoding="utf-8-sig"))
+
+
+def bounded_lines(path: Path, stream: IO[str], begins: int = 0) -> Iterator[str]:
+    """Yield the lines after the first `begins`. Raise BadTable, naming the line, for one that memory cannot hold."""
+    limit = memory_limit()
+    most = limit // LINE_BYTES
+    for number, line in enumerate(iter(partial(stream.readline, most + 1), ""), start=begins + 1):
+        if len(line) > most:
+            require_memory(f"{path}, line {number}", LINE_BYTES * len(line), limit, SHORTER)
+        yield line
 
 
 # -- CSV and TSV -------------------------------------------------------------------------------------------
@@ -68,18 +88,20 @@ def read_csv(path: Path) -> Iterator[pa.Table]:
     require_shape(path, 0, next((len(header) for _, header in _csv_rows(path, separator)), 0))
     _require_closed_quotes(path, separator)
     parse = arrow.ParseOptions(delimiter=separator, newlines_in_values=True)
+    blocks = arrow.ReadOptions(block_size=BLOCK)  # up to 40 are read ahead
     try:
-        with arrow.open_csv(path, parse_options=parse) as reader:
+        with arrow.open_csv(path, read_options=blocks, parse_options=parse) as reader:
             text = {name: pa.string() for name in reader.schema.names}
         convert = arrow.ConvertOptions(
             column_types=text, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
         )
-        blocks = arrow.ReadOptions(block_size=BLOCK)
         with arrow.open_csv(path, read_options=blocks, parse_options=parse, convert_options=convert) as reader:
             yield pa.Table.from_batches([], reader.schema)
             yield from map(pa.Table.from_batches, ([batch] for batch in reader))
     except pa.ArrowInvalid as error:
         _name_the_line(path, separator)
+        if "straddling object" in str(error):
+            raise _too_long(path, "bytes") from error
         raise BadTable(f"{path}: cannot be read as csv: {error}") from error
 
 
@@ -93,18 +115,35 @@ def csv_header(path: Path) -> list[str]:
     return next((fields for _, fields in _csv_rows(path, _separator_of(path))), [])
 
 
+def _csv_text(path: Path) -> Iterator[str]:
+    """Yield the lines, with bytes that are not UTF-8. Raise BadTable for one that is too long for a row."""
+    with pa.input_stream(path, compression="detect") as raw:
+        stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        for number, line in enumerate(iter(partial(stream.readline, BLOCK + 1), ""), start=1):
+            if len(line) > BLOCK:
+                raise _too_long(f"{path}, line {number}", "characters")
+            yield line
+
+
+def _too_long(where: object, what: str) -> BadTable:
+    return BadTable(
+        f"{where}: more than {BLOCK:,} {what}; expected at most that many in a row of CSV. Is a line break or a quote "
+        "missing? Longer rows can be written as .jsonl or .parquet"
+    )
+
+
 def _separator_of(path: Path) -> str:
     """Return a tab for .tsv, else the most frequent separator in the first line outside quotes, or a comma."""
     if ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]:
         return "\t"
-    first = next((line for line in text_lines(path, "surrogateescape", "") if line.strip()), "")
+    first = next((line for line in _csv_text(path) if line.strip()), "")
     plain = re.sub(r'"(?:[^"]|"")*"', "", first)
     return max(SEPARATORS, key=plain.count)  # ties go to the first
 
 
 def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows, header first, each with the line it begins on. Blank lines are skipped, as in Arrow."""
-    reader = csv.reader(text_lines(path, "surrogateescape", ""), delimiter=separator)
+    reader = csv.reader(_csv_text(path), delimiter=separator)
     line = 1
     try:
         for fields in reader:
@@ -117,7 +156,7 @@ def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 def _name_the_line(path: Path, separator: str) -> None:
     """Raise BadTable for the first line that is not UTF-8, or has more or fewer fields than the first."""
-    for number, line in enumerate(text_lines(path, "surrogateescape", ""), start=1):
+    for number, line in enumerate(_csv_text(path), start=1):
         if any("\udc80" <= character <= "\udcff" for character in line):
             raise BadTable(f"{path}, line {number}: not UTF-8; save the file as UTF-8 (in Excel as 'CSV UTF-8')")
     rows = _csv_rows(path, separator)
@@ -140,7 +179,7 @@ def _require_closed_quotes(path: Path, separator: str) -> None:
     with pa.input_stream(path, compression="detect") as raw:
         buffered = io.BufferedReader(raw, BLOCK)
         while block := buffered.read(BLOCK):
-            block += buffered.readline()
+            block += buffered.readline(BLOCK)
             rest += block if block.endswith(b"\n") else block + b"\n"
             match = fields.match(rest) if b'"' in rest and not _quotes_alternate(rest, separator) else None
             whole = len(rest) if match is None else match.end()
@@ -190,11 +229,12 @@ def _json_blocks(path: Path, size: int, keeps: bool) -> Iterator[list[dict[str, 
     most = memory_limit()
     allowed = limits()  # once: outside a project this reads the environment
     for number, line in json_lines(path):
-        rows.append(_json_row(path, number, line, allowed.nesting))
         characters += len(line)
-        held += len(line) + VALUE_BYTES * (line.count(",") + line.count("{") + line.count("["))
+        held += TEXT_BYTES[line.isascii()] * len(line)
+        held += VALUE_BYTES * (line.count(",") + line.count("{") + line.count("["))
         if held > most:
-            require_memory(path, held, most)
+            require_memory(path if rows else f"{path}, line {number}", held, most, SHARDS if keeps else SHORTER)
+        rows.append(_json_row(path, number, line, allowed.nesting))
         own = _NAME.findall(line)
         count, values = count + 1, values + len(own)
         if not names.issuperset(own):
@@ -287,14 +327,28 @@ def read_excel(path: Path) -> Iterator[pa.Table]:
         raise BadTable(f"{path}: a column of the first row has no name; expected a name for each column")
     width, names = len(header), [str(name) for name in header]
     yield pa.Table.from_arrays([pa.array([], pa.string())] * width, names=names)
-    while block := list(islice(rows, ROWS)):
-        for line, row in block:
-            if any(cell is not None for cell in row[width:]):
-                raise BadTable(f"{path}, line {line}: a value stands beside the {width} columns of the first row")
-        filled = [[*row[:width], *[None] * (width - len(row))] for _, row in block]
+    for block in _excel_blocks(path, rows, width):
         yield pa.Table.from_arrays(
-            [pa.array([row[n] for row in filled], pa.string()) for n in range(width)], names=names
+            [pa.array([row[n] for row in block], pa.string()) for n in range(width)], names=names
         )
+
+
+def _excel_blocks(
+    path: Path, rows: Iterable[tuple[int, list[str | None]]], width: int
+) -> Iterator[list[list[str | None]]]:
+    """Yield rows of `width` cells, in blocks that fit in memory."""
+    block: list[list[str | None]] = []
+    held, most = 0, memory_limit()
+    for line, row in rows:
+        if any(cell is not None for cell in row[width:]):
+            raise BadTable(f"{path}, line {line}: a value in column {width + 1} or later; the first row names {width}")
+        held += sum(CELL_BYTES + len(cell or "") for cell in row)
+        block.append([*row[:width], *[None] * (width - len(row))])
+        if len(block) == ROWS or held > min(CHARACTERS, most // 4):
+            yield block
+            block, held = [], 0
+    if block:
+        yield block
 
 
 def excel_lines(path: Path) -> Iterator[int]:
@@ -311,9 +365,14 @@ def _excel_rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
             f"{path}: reading Excel needs openpyxl: pip install 'hitl-toolkit[excel]'; or save the sheet as .csv"
         ) from None
     try:
+        with ZipFile(path) as archive:  # openpyxl reads the texts of all cells first
+            texts = sum(each.file_size for each in archive.infolist() if each.filename.endswith("sharedStrings.xml"))
+        require_memory(path, SHARED_TEXT_BYTES * texts, instead="save it as .csv")
         with warnings.catch_warnings():  # openpyxl warns of styles that it skips
             warnings.simplefilter("ignore")
             book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except BadTable:
+        raise
     except (BadZipFile, KeyError, ValueError) as error:
         raise BadTable(f"{path}: cannot be read as xlsx: {error}; save it anew as .xlsx, or as .csv") from None
     try:

@@ -11,6 +11,7 @@ from hitl.errors import BadAnnotations
 from hitl.tables.align import union_of_items
 from hitl.tables.columns import as_typed_names, empty_as_null, repeated, require_columns
 from hitl.tables.encode import Name, Names
+from hitl.tables.memory import require_memory
 from hitl.tables.read import name_of, place_in
 
 LONG = ("item", "annotator", "label")
@@ -90,8 +91,13 @@ def melted(table: pa.Table, item: str = "item") -> pa.Table:
                 f"{where}column {name!r} has no label in common with the other columns (for instance "
                 f"{min(map(str, own))!r}); expected a column for each annotator. {OTHERWISE}"
             )
-    long = pa.concat_tables(
-        pa.table([column, pa.array([name] * len(items), pa.string()), answers], names=LONG)
-        for name, answers in labels.items()
-    )
-    return long.filter(long.column("label").is_valid())
+    length = sum(len(str(name)) for name in items) // max(len(items), 1)
+    answered = {name: len(answers) - answers.null_count for name, answers in labels.items()}
+    size = sum(number * (length + len(name) + 8) for name, number in answered.items())
+    require_memory(name_of(table, "labels"), size)
+    parts = []
+    for name, answers in labels.items():  # cells without an answer never become rows
+        there = answers.is_valid()
+        people_column = pa.array([name] * answered[name], pa.string())
+        parts.append(pa.table([column.filter(there), people_column, answers.filter(there)], names=LONG))
+    return pa.concat_tables(parts)
