@@ -1,4 +1,4 @@
-"""`Consensus`: the best label of every item, how good each annotator is, and how the fit went; one .npz file."""
+"""`Consensus`: the best label of every item, how good annotators are, the fit. Long because it is one file."""
 
 from __future__ import annotations
 
@@ -194,6 +194,7 @@ class Consensus(OneLineRepr):
         parameters: other fitted values, which the method's `apply` needs.
         question: the question, if annotators mark parts of items; None if a label is about a whole item.
         parts: parts in the consensus, and parts that only annotators marked.
+        values: (J,) the classes as they were in a column of booleans, floats, dates or times; None: `classes`.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -218,6 +219,7 @@ class Consensus(OneLineRepr):
     parameters: Mapping[str, Floats] = field(default_factory=dict)
     question: Question | None = None
     parts: tuple[Part, ...] = ()
+    values: npt.NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
@@ -240,8 +242,9 @@ class Consensus(OneLineRepr):
         n = self._row_of.get(str(item))
         if n is None:
             raise UnknownItem(f"the consensus has no item {item!r}{did_you_mean(str(item), self._row_of)}")
-        probabilities = dict(zip(self.classes, self.probabilities[n].tolist(), strict=True))
-        return ItemConsensus(self.items[n], self.classes[self.codes[n]], float(self.confidence[n]), probabilities)
+        names = self.label_values.tolist()
+        probabilities = dict(zip(names, self.probabilities[n].tolist(), strict=True))
+        return ItemConsensus(self.items[n], names[self.codes[n]], float(self.confidence[n]), probabilities)
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
@@ -249,8 +252,15 @@ class Consensus(OneLineRepr):
 
     @cached_property
     def labels(self) -> npt.NDArray[Any]:
-        """(N,) most probable class of each item, the first one if tied: whole numbers (int64), or text (object)."""
-        return np.array(self.classes, dtype=object if isinstance(self.classes[0], str) else np.int64)[self.codes]
+        """(N,) most probable class of each item, the first one if tied, as in `label_values`."""
+        return self.label_values[self.codes]
+
+    @cached_property
+    def label_values(self) -> npt.NDArray[Any]:
+        """(J,) classes: text (object), whole numbers (int64), or the `values` that the labels had."""
+        if self.values is None:
+            return np.array(self.classes, dtype=object if isinstance(self.classes[0], str) else np.int64)
+        return self.values.astype(object) if self.values.dtype == "M8[D]" else self.values  # datetime.date
 
     @cached_property
     def codes(self) -> Ints:
@@ -274,7 +284,7 @@ class Consensus(OneLineRepr):
 
     def table(self) -> pa.Table:
         """Return an Arrow table: item, label, confidence, p_<class>."""
-        labels = pa.array(self.classes).take(pa.array(self.codes))
+        labels = pa.array(self.label_values).take(pa.array(self.codes))
         columns = {"item": pa.array(self.items), "label": labels, "confidence": self.confidence}
         return pa.table(
             columns | {f"p_{name}": p_n for name, p_n in zip(self.classes, self.probabilities.T, strict=True)}
@@ -322,6 +332,7 @@ class Consensus(OneLineRepr):
             "prior": people.prior,
             "answers": people.answers,
             "shift": effect.shift,
+            "values": self.values,
             **{f"{PARAMETER}{name}": value for name, value in self.parameters.items()},
         }
         if share_errors(table):  # the confusion matrices can be computed from these parameters
@@ -397,4 +408,5 @@ class Consensus(OneLineRepr):
             {name.removeprefix(PARAMETER): array for name, array in arrays.items() if name.startswith(PARAMETER)},
             question,
             tuple(Part(*part) for part in header["parts"]),
+            arrays.get("values"),
         )

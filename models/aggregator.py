@@ -64,7 +64,7 @@ class Aggregator:
         require_columns(data, ["task", "worker", "label"], "data", "Rename the columns as in crowd-kit")
         found = combine(data, None, true_labels, method=self.method, item="task", annotator="worker", **self.settings)
         people = found.annotators
-        tasks, classes = pd.Index(found.items, name="task"), pd.Index(found.classes, name="label")
+        tasks, classes = pd.Index(found.items, name="task"), pd.Index(found.label_values, name="label")
         self.consensus_ = found
         self.labels_ = pd.Series(found.labels, tasks, name="agg_label")
         self.probas_ = pd.DataFrame(found.probabilities, tasks, classes)

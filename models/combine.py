@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from hitl.annotations import Name
 from hitl.consensus import Consensus
@@ -20,7 +21,17 @@ from hitl.models.combiner import Combiner, name_of
 from hitl.models.mean_score import warn_of_guessed_order
 from hitl.models.registry import COMBINERS, chosen
 from hitl.tables.align import alike
-from hitl.tables.columns import Table, as_typed_names, has_columns, is_pandas, require_columns, table_of, with_names
+from hitl.tables.columns import (
+    Table,
+    as_typed_names,
+    has_columns,
+    is_pandas,
+    require_columns,
+    table_of,
+    values_of,
+    with_names,
+)
+from hitl.tables.encode import names_of
 from hitl.tables.in_memory import Predictions, Truth, is_named, predictions_tables, truth_table
 from hitl.tables.wide import items_of, melted
 
@@ -86,7 +97,10 @@ def combine(
     given: Any = labels
     if classes is None and is_pandas(given, "DataFrame") and label in given:
         classes = given[label].cat.categories if getattr(given[label].dtype, "ordered", False) else None
+    kind = _kind_of_labels(table, item, label)
     classes = None if classes is None else [*classes]
+    if classes is not None and values_of((), kind) is not None:
+        classes = [*names_of(pa.chunked_array([pa.array(classes)])).to_pylist()]
     columns: dict[str, Any] = {"annotator": annotator, "time": time}
     items: Sequence[Name] | None = None
     if annotator not in table.column_names and label not in table.column_names:
@@ -117,7 +131,16 @@ def combine(
     )
     if classes is None:
         warn_of_guessed_order(fitted_by, evidence.annotations.classes)
-    return fit(fitted_by, evidence)
+    found = fit(fitted_by, evidence)
+    return replace(found, values=values_of(found.classes, kind))
+
+
+def _kind_of_labels(table: pa.Table, item: str, label: str) -> pa.DataType:
+    """Return the type of the labels in a long or a wide table; null if they have several."""
+    columns = [label] if label in table.column_names else [name for name in table.column_names if name != item]
+    kinds = {table.column(name).type for name in columns} - {pa.null()}
+    kinds = {kind.value_type if pa.types.is_dictionary(kind) else kind for kind in kinds}
+    return kinds.pop() if len(kinds) == 1 else pa.null()
 
 
 def _require_no_mistyped(settings: Mapping[str, Any], method: str | Combiner) -> None:

@@ -195,12 +195,13 @@ def _unique(column: pa.ChunkedArray) -> list[Name]:
 
 
 def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
-    """Map classes to their `p_<class>` columns; a class is a number if the labels are numbers."""
-    columns = [column for column in table.column_names if column.startswith("p_")]
+    """Map classes to their `p_<class>` columns; a class is a number if the labels are numbers, and `True` is "true"."""
+    columns = {column[2:]: column for column in table.column_names if column.startswith("p_")}
+    if like and like.keys() <= {"true", "false"}:
+        return {name.lower() if name in ("True", "False") else name: column for name, column in columns.items()}
     numeric = bool(like) and all(isinstance(name, int) for name in like)
     return {
-        int(column[2:]) if numeric and column[2:].removeprefix("-").isdigit() else column[2:]: column
-        for column in columns
+        int(name) if numeric and name.removeprefix("-").isdigit() else name: column for name, column in columns.items()
     }
 
 

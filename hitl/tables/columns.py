@@ -241,6 +241,18 @@ def as_typed_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return as_names(column)
 
 
+def values_of(names: Sequence[str | int], kind: pa.DataType) -> npt.NDArray[Any] | None:
+    """Return names from a column of booleans, floats, dates or times as such values; None for any other column."""
+    is_time = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)
+    if not (is_time or pa.types.is_boolean(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)):
+        return None
+    kind = pa.timestamp("us") if pa.types.is_timestamp(kind) else kind  # as `datetime` has it
+    try:
+        return np.asarray(pa.array(names, pa.string()).cast(kind).to_numpy(zero_copy_only=False))
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # whole numbers, or other names among them
+        return None
+
+
 def plain_name(name: T) -> T:
     """Return a name as `as_names` returns it. Names that are not text are left alone."""
     return cast("T", re.sub(_WHOLE_NUMBER, r"\1", name)) if isinstance(name, str) else name
@@ -254,6 +266,9 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.cast(column.type.value_type)
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
+    if pa.types.is_timestamp(column.type):  # one name in all units, and as Python has it
+        text = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.string())
+        return pc.replace_substring_regex(text, r"\.0{6}", "")
     column = nan_as_null(column)
     if pa.types.is_floating(column.type):
         whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), EXACT))

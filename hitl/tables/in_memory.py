@@ -9,6 +9,7 @@ probabilities    (model.predict_proba(X), model.classes_), with the items as a t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ PREDICTIONS = (
     "a table with the columns item and p_<class>, (model.predict_proba(X), model.classes_), or an (N, J) array with "
     "classes= to name its columns"
 )
-SCALARS = (str, int, float, np.generic, type(None))
+SCALARS = (str, int, float, date, np.generic, type(None))
 
 
 def truth_table(truth: Truth, item: str, label: str) -> pa.Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,6 +75,47 @@ def test_a_mistyped_argument_is_named_with_the_one_that_was_meant(mistyped: str,
     crowd = LABELS.rename(columns={"item": "task", "annotator": "worker"})
     with pytest.raises(BadSettings, match=expected):
         hitl.Aggregator(method, **{mistyped: None}).fit(crowd)
+
+
+DAYS = date(2026, 3, 1), date(2026, 11, 28)
+VALUES = {
+    "booleans": pd.Series([True, False]),
+    "pandas booleans": pd.Series([True, False], dtype="boolean"),
+    "floats": pd.Series([0.1, 2.0]),
+    "short floats": pd.Series([0.25, 2.5], dtype="float32"),
+    "dates": pd.Series(DAYS),
+    "times": pd.Series([pd.Timestamp(day) for day in DAYS]),
+    "nanoseconds": pd.Series([pd.Timestamp(day) for day in DAYS]).astype("datetime64[ns]"),
+    "categories": pd.Series(pd.Categorical([True, False])),
+    "whole numbers": pd.Series([1, 2]),
+    "text": pd.Series(["yes", "no"]),
+}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_labels_compare_equal_to_those_of_the_frame(values: pd.Series[Any], tmp_path: Path) -> None:
+    said = values.iloc[[0, 0, 0, 1, 1, 1]].reset_index(drop=True)
+    long = pd.DataFrame({"item": [*"aaabbb"], "annotator": ["ann", "bob", "cy"] * 2, "label": said})
+    wide = pd.DataFrame({"item": [*"ab"], "ann": values, "bob": values, "cy": values})
+    first, second = values.tolist()
+    for found in (
+        hitl.combine(long),
+        hitl.combine(wide),
+        hitl.combine(long, truth={"a": first}),
+        hitl.combine(long, classes=[first, second]),
+        hitl.combine(long, (np.array([[0.9, 0.1], [0.2, 0.8]]), [first, second])),
+        hitl.combine(long, pd.DataFrame({"item": [*"ab"], f"p_{first}": [0.9, 0.2], f"p_{second}": [0.1, 0.8]})),
+    ):
+        assert len(found.classes) == 2
+        assert (found.labels == values.to_numpy()).all()
+        assert (found["a"].label, {*found["a"].probabilities}) == (first, {first, second})
+        assert (found.frame()["label"] == values).all()
+        assert hitl.score.accuracy(found, {"a": first, "b": second}) == 1
+        found.save(tmp_path / "found.npz")
+        assert (hitl.Consensus.load(tmp_path / "found.npz").labels == found.labels).all()
+    crowd = hitl.Aggregator().fit(long.rename(columns={"item": "task", "annotator": "worker"}))
+    assert (crowd.labels_.to_numpy() == values.to_numpy()).all()
+    assert (crowd.probas_.idxmax(axis=1) == crowd.labels_).all()
 
 
 @pytest.mark.parametrize(
