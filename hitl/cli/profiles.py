@@ -294,7 +294,7 @@ def _models_lines(question: str, profile: ModelProfile, rows: int, details: bool
         )
         right = within(row["accuracy"], row["low"], row["high"])
         skips.append((target, row["by"], f"{row['items']:,} ({share})", sure, claimed, right, overall))
-    header = ("target", "by", "can skip annotators", "sure from", "claimed", "right of these", "right of all")
+    header = ("target", "by", "at least can skip", "sure from", "claimed", "right of these", "right of all")
     yield show.Table(f"Items that need no annotator{question}", header, skips, ["target"])
     if not details:
         yield "--details: how sure the models are, how independently they err, and a bound"

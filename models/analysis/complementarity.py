@@ -251,13 +251,14 @@ def deferral_curve(confidence_n: Floats, alone_n: Floats, both_n: Floats, points
 def can_skip(confidence_n: Floats, right_n: Floats, target: float) -> tuple[int, float]:
     """Return how many items can skip annotators with a mean accuracy of at least `target`, and their lowest confidence.
 
-    The most certain items skip first. `right_n` (N,) are probabilities that the model's labels are right. The lowest
-    confidence is NaN if no item can skip.
+    The most certain items skip first. `right_n` (N,) are probabilities that the model's labels are right. The low end
+    of the 95 % interval of their mean must reach the target: few items prove nothing, even if all of them are right.
+    The lowest confidence is NaN if no item can skip.
     """
     order, ends = _most_certain_first(confidence_n)
     total = np.append(0.0, np.cumsum(right_n[order]))[ends]
-    enough = ends[(total >= target * ends - 1e-12 * len(confidence_n)) & (ends > 0)]
-    many = int(enough.max(initial=0))
+    low, _ = wilson(total[1:], ends[1:])
+    many = int(ends[1:][low >= target].max(initial=0))
     return many, float(confidence_n[order[many - 1]]) if many else float("nan")
 
 

@@ -7,6 +7,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import multinomial
 
 from hitl.errors import BadEvidence
@@ -129,22 +130,30 @@ def test_items_of_equal_confidence_are_in_no_order(rng: np.random.Generator) -> 
         assert curve.accuracy[many] == pytest.approx(np.mean(means))
 
 
-def test_as_many_skip_as_the_target_allows(rng: np.random.Generator) -> None:
+def low_end(right: float, total: int) -> float:
+    """Low end of the 95 % interval (Wilson 1927): where right is just not too many for chance."""
+    return float(brentq(lambda p: right - total * p - 1.959964 * np.sqrt(total * p * (1 - p)), 0, right / total - 1e-9))
+
+
+def test_as_many_skip_as_reach_the_target_with_confidence(rng: np.random.Generator) -> None:
     confidence = np.round(rng.beta(5, 1, 200), 2)
     judged = np.clip(confidence + rng.normal(0, 0.1, 200), 0, 1)
     for right, target in product((confidence, judged), (0.5, 0.8, 0.9, 0.97, 0.999)):
-        fitting = [
-            (confidence >= least).sum() for least in set(confidence) if right[confidence >= least].mean() >= target
-        ]
+        chosen = [confidence >= least for least in set(confidence)]
+        fitting = [c.sum() for c in chosen if low_end(right[c].sum(), c.sum()) >= target]
         items, least = can_skip(confidence, right, target)
         assert items == max(fitting, default=0)
         if items:
-            assert right[confidence >= least].mean() >= target - 1e-9
             assert (confidence >= least).sum() == items
-    low = np.array([0.6, 0.7])
-    assert can_skip(low, low, 0.9)[0] == 0
-    assert can_skip(low, np.ones(2), 0.9) == (2, 0.6)
     assert can_skip(np.zeros(0), np.zeros(0), 0.9)[0] == 0
+
+
+def test_a_hundred_items_do_not_prove_that_99_percent_of_labels_are_right() -> None:
+    """All of them may be right, and thousands skipped by that measure, of which 97 % were right."""
+    confidence = np.linspace(0.5, 1, 100)
+    assert can_skip(confidence, np.ones(100), 0.99)[0] == 0
+    assert can_skip(confidence, np.ones(100), 0.95)[0] == 100
+    assert can_skip(np.linspace(0.5, 1, 400), np.ones(400), 0.99)[0] == 400
 
 
 # -- who judges ----------------------------------------------------------------------------------------------

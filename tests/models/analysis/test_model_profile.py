@@ -302,7 +302,7 @@ def test_who_knows_nothing_is_told_apart_from_who_does_not_match(rng: np.random.
 
 
 def test_where_nothing_can_be_compared_there_are_no_numbers(rng: np.random.Generator) -> None:
-    evidence, _ = told(rng)
+    evidence, _ = told(rng, n=1500)
     nobody = replace(evidence, annotations=evidence.annotations.select(np.zeros(len(evidence.annotations), bool)))
     found = QUICK.fit(nobody, PLEM().fit(nobody))
     assert found.expected.items == 0
@@ -326,6 +326,6 @@ def test_the_two_accounts_on_real_people(rng: np.random.Generator) -> None:
     assert row["p_value"] < 0.05
     skips = found.skips.set_index(["target", "by"])
     assert skips.loc[(0.99, "model"), "high"] + 0.01 > 0.99 > skips.loc[(0.99, "model"), "low"]
-    assert skips.loc[(0.99, "labels"), "accuracy"] == pytest.approx(0.99, abs=1e-3)
-    assert skips.loc[(0.99, "labels"), "share"] > 0.75
+    assert skips.loc[(0.99, "labels"), "accuracy"] > skips.loc[(0.99, "labels"), "low"] >= 0.99
+    assert skips.loc[(0.99, "labels"), "share"] > 0.6
     assert found.error["calibrated"] < 0.5 * found.error["resnet-110"]
