@@ -11,7 +11,7 @@ annotators to equally good known ones. r_k in [0, 1] is the part of the work tha
     plan     pairs (n, k) with the largest total value, within capacity, skills, cost  (`assignment.assign`, `batch`)
     spread   beyond `max_load_ratio` even shares of the questions others come first    (`assignment.batch`)
     anyone   if the crew has no names: the most valuable items for an average annotator
-    check    a share `gold_share` of the questions is about items of known truth       (`assignment.gold_and_audits`)
+    check    a share `gold_share` of the questions is about items with ground truth       (`assignment.gold_and_audits`)
     audit    a share `audit_share` of the questions is about items drawn at random     (`assignment.gold_and_audits`)
     done     an item is done if confidence >= target, or at the label limit            (`stopping.pool_state`)
     worth    if a right label has a price, ask only what is worth its cost             (`value_of_information`)
@@ -79,7 +79,7 @@ class ExpectedGain:
     Attributes:
         information: value of a nat of information, in right labels, >= 0.
         exploration_weight: w, how strongly little-known annotators are preferred, >= 0; 0: not at all.
-        gold_share: share of the questions asked about items of known truth (gold questions), in [0, 1).
+        gold_share: share of the questions asked about items with ground truth (gold questions), in [0, 1).
         diverse: number of candidates per question, >= 1, from which a diverse batch is chosen (a core set by the items'
             features). With 1, or without features, the best items are asked about, alike or not. Larger values help
             small batches while there are few labels.

@@ -1,4 +1,4 @@
-"""Read each table once: items, answers, known truth, predictions and classes.
+"""Read each table once: items, answers, ground truth, predictions and classes.
 
 Rows with `start` and `end` are spans, of texts if items.* has a column `text`, else of recordings. All spans that an
 annotator marks in an item become one label (`hitl.parts.spans_as_label`). A row without a span marks nothing.
@@ -179,7 +179,7 @@ class Reading:
 
     @cached_property
     def gold(self) -> dict[str, str]:
-        """Item -> its known truth."""
+        """Item -> its ground truth."""
         item, label, classes = self._of.item, self._of.label, self._of.classes
         truth: dict[str, str] = {}
         for name in ("truth", "gold"):
@@ -290,7 +290,7 @@ class Reading:
         return warnings + unmatched_items + [describe_pairs(what, own) for what, own in pairs.items() if own]
 
     def _doubtful_items(self, answers: Answers) -> tuple[dict[str, list[tuple[Name, Name]]], list[str]]:
-        """Return source -> (usual name, other spelling) of items in known truth or predictions, and warnings."""
+        """Return source -> (usual name, other spelling) of items in ground truth or predictions, and warnings."""
         others: dict[str, dict[Name, None]] = {"ground truth": dict.fromkeys(self.gold)} if self.gold else {}
         for row in self.predictions[0]:
             others.setdefault(f"model {row.model}", {})[row.item] = None

@@ -5,7 +5,7 @@ Read from the folder (CSV, JSON Lines or Parquet; .gz allowed), or a single anno
     annotations.*              item, annotator, label [, time, duration]; an empty label is a skip;
                                start and end mark parts of texts or recordings
     items.*                    item and any other columns: what annotators see; items without labels
-    truth.*                    item, label: known truth
+    truth.*                    item, label: ground truth
     probabilities_<model>.*    item, p_<class>, or any other format that `hitl combine` reads (.npz, Hugging Face);
                                the rows of an array without row names are the items of items.*, in order
     graph.*                    item, neighbour [, weight]: linked items; read in each run, not pulled

@@ -215,7 +215,7 @@ class Evidence(OneLineRepr):
 
     @cached_property
     def known(self) -> npt.NDArray[np.bool_]:
-        """(N,) True for items with known truth."""
+        """(N,) True for items with ground truth."""
         assert self.truth is not None
         known: npt.NDArray[np.bool_] = self.truth >= 0
         known.setflags(write=False)

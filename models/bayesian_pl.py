@@ -2,7 +2,7 @@
 
     p(z_n = j | labels, models, D)  ∝  E[p_T(z_n = j | models) | D]  prod_k E[prod_l pi[k, j, l] | D]         (eq. 22)
 
-D: the items with known truth. Given D, the temperature and the confusion matrices are independent.
+D: the items with ground truth. Given D, the temperature and the confusion matrices are independent.
 
 Temperature. Let T* be the mode, as in P+L. At T = tau T* the pool is p*(z_n = j)^(1/tau), normalized. Quadrature over
 the posterior of log tau integrates the temperature out (`calibration.temperature_scaling`). This is exact for one

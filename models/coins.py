@@ -14,7 +14,7 @@ with one accuracy per class if there are more than two. The prior expects annota
 Without it, or from a start other than the votes, EM may end with every annotator wrong and all labels reversed.
 
 `OneCoin` and `TwoCoin` are fitted by EM, with class shares as the prior of the truth. `SP` (Kerrigan, Smyth & Steyvers
-2021, section 4) is P+L with one coin per annotator, fitted to items of known truth, so R_k and W_k are counts. Its
+2021, section 4) is P+L with one coin per annotator, fitted to items with ground truth, so R_k and W_k are counts. Its
 prior weighs as much as a confusion row of the paper's P+L for ten classes (3.6 answers). SP needs fewer items than P+L,
 but cannot express that an annotator mistakes cats for dogs.
 """

@@ -276,7 +276,7 @@ def needs_of(combiner: Combiner | type[Combiner]) -> frozenset[str]:
 
 
 def has_basis(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.bool_]:
-    """Return (N,) True for items whose label rests on an answer, a prediction, known truth, or related items.
+    """Return (N,) True for items whose label rests on an answer, a prediction, ground truth, or related items.
 
     A method relates items by a graph, a sequence or features. Otherwise an item that nobody has answered has the
     frequencies of the classes as its probabilities, and its most probable class is not a label.

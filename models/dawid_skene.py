@@ -7,7 +7,7 @@
 
 EM starts from the votes. With `smoothing` b = 0.01 the estimates are close to maximum likelihood. If `accuracy` is set,
 the prior of each row expects that accuracy with the weight of a few labels (Kerrigan 2021), which regularizes
-annotators with few labels. There may be more label options than classes. Items with known truth keep it.
+annotators with few labels. There may be more label options than classes. Items with ground truth keep it.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class DBCC(NetworkChains):
         """Return the settings of Kim & Ghahramani 2012 (sections 3.2 and 4). Supply truth for some items, as they do.
 
         V and W ~ N(0, 3^2) (eqs. 24, 25), with one W per pair of annotators as in eq. 21 (eq. 25 prints one per pair of
-        answers as well). nu = 1 (eq. 9). Nothing in this prior distinguishes the classes, so known truth must do it.
+        answers as well). nu = 1 (eq. 9). Nothing in this prior distinguishes the classes, so ground truth must do it.
         The paper runs one chain of at least 100,000 Metropolis draws and keeps every hundredth after the first 10,000.
         The chains of hitl keep their own length, and draw from the same posterior.
         """

@@ -89,7 +89,7 @@ def all_hard(annotations: Annotations, diagonal: float, off: float, smoothing: f
 
 
 def known_table(evidence: Evidence) -> gibbs.Table:
-    """Build the table that chains sample: labels, known truth, and the items that have either."""
+    """Build the table that chains sample: labels, ground truth, and the items that have either."""
     a = evidence.annotations
     assert evidence.truth is not None
     informative = np.flatnonzero((a.labels_per_item > 0) | evidence.known).astype(np.int64)

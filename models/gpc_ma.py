@@ -15,7 +15,7 @@ evenly. Without this prior, a few labels could also be explained by every annota
 The baselines (section 4.1) are Gaussian process classifiers without an annotator model. They predict from features
 alone:
 
-    gpc-gold            learns from known truth alone
+    gpc-gold            learns from ground truth alone
     gpc-majority        treats the majority label of an item as its truth, shared equally among ties
     gpc-concatenated    treats every label as the truth of a separate item with the same features
 
@@ -288,7 +288,7 @@ class TruthfulLabels(ProcessMethod, ABC):
         """Return (N, J) how often each class was observed as the truth of an item."""
 
     def question(self, evidence: Evidence, j: int) -> Question:
-        """Build the question about class j, with the items' labels or known truth as observations."""
+        """Build the question about class j, with the items' labels or ground truth as observations."""
         annotations = evidence.annotations
         seen_nj = np.where(evidence.known[:, None], 0.0, self.seen(annotations))
         yes_or_no = latent_classes.question(evidence, j)
@@ -307,7 +307,7 @@ class TruthfulLabels(ProcessMethod, ABC):
 
 @dataclass(frozen=True, slots=True)
 class GPCGold(TruthfulLabels):
-    """Gaussian process classifier that learns from items of known truth and ignores labels. Settings as in `GPCMA`.
+    """Gaussian process classifier that learns from items with ground truth and ignores labels. Settings as in `GPCMA`.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -320,7 +320,7 @@ class GPCGold(TruthfulLabels):
     needs: ClassVar[frozenset[str]] = frozenset({"features", "truth"})
 
     def memory(self, evidence: Evidence) -> int:
-        """Estimate the bytes that a fit takes at its peak: covariances of the items with known truth."""
+        """Estimate the bytes that a fit takes at its peak: covariances of the items with ground truth."""
         known, n_items = int(evidence.known.sum()), evidence.annotations.n_items
         covariances = 8 * known * (known * (8 + 2.5 * evidence.annotations.n_classes) + n_items)
         return int(covariances) + array_bytes(evidence.annotations, TABLES, BELIEFS)

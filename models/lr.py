@@ -4,7 +4,7 @@
 
 x_nm: log probabilities of model m minus their mean, 0 if it abstains. c_n, c_nk: number of times that item n got each
 option, from all annotators and from annotator k. With V_m = I / T_m and U[:, l] = log pi[:, l] this is P+L (eq. 16). So
-LR is P+L with full matrices of weights, and needs more items with known truth. scikit-learn fits it to these items:
+LR is P+L with full matrices of weights, and needs more items with ground truth. scikit-learn fits it to these items:
 
     minimize  - sum_n log p(z_n)  -  s sum_i log p(z_i)  +  |V, U|^2 / (2 C)          i: pseudo-items
 
@@ -14,7 +14,7 @@ item is of it. Plain LR (s near 0) gets all items of such classes wrong: a third
 there are ten classes.
 
 If annotators are alike, c_n is sufficient. Weights of their own, U_k, are J x L more parameters per annotator. They pay
-off if an annotator has hundreds of labels on items with known truth, and are off by default.
+off if an annotator has hundreds of labels on items with ground truth, and are off by default.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LR:
     Attributes:
         strength: C, the inverse strength of the penalty on weights, > 0.
         pseudo_items: weight s of each pseudo-item, > 0.
-        own_weights: number of labels on items with known truth from which an annotator gets weights of their own;
+        own_weights: number of labels on items with ground truth from which an annotator gets weights of their own;
             None: never.
         tolerance: the fit stops when no component of the gradient exceeds this, in nats per item.
 
@@ -79,9 +79,9 @@ class LR:
         check_settings(self)
 
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
-        """Learn from known truth, then predict all items.
+        """Learn from ground truth, then predict all items.
 
-        Raise BadEvidence without a model or known truth, MissingExtra without scikit-learn.
+        Raise BadEvidence without a model or ground truth, MissingExtra without scikit-learn.
         """
         evidence = used(self, evidence)
         began = time.perf_counter()

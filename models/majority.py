@@ -9,7 +9,7 @@ worth s votes in total: an unlabeled item gets uniform probabilities, and a sing
 Every annotator begins with the same weight, and each mistake multiplies it by beta in (0, 1). In Littlestone & Warmuth
 the truth is revealed after each item, and every expert labels every item. Here
 
-- a mistake is an answer that differs from the known truth or, if the truth is unknown, from the weighted majority of
+- a mistake is an answer that differs from the ground truth or, if the truth is unknown, from the weighted majority of
   the OTHER annotators of the item. An answer among k tied classes is a mistake by 1 - 1/k, and an answer without others
   does not count. The vote is repeated `rounds` times with the latest weights, over all items at once, so their order
   does not matter. Weights need not converge because near ties may flip forever, but after a few rounds almost nothing
@@ -18,7 +18,7 @@ the truth is revealed after each item, and every expert labels every item. Here
   those with the fewest answers would weigh most. Rates are shrunk toward the crowd's as if every annotator had
   `shrinkage` more labels at the crowd's rate.
 
-`WeightedMajority.paper()` does neither: it counts the number of mistakes on items of known truth alone.
+`WeightedMajority.paper()` does neither: it counts the number of mistakes on items with ground truth alone.
 
 `WeightedSum`, a baseline of Simpson et al. 2011, grades mistakes. The loss of an answer is the share of the others'
 weight on other classes (0 or 1 if the truth is known), and w_k ∝ beta ^ (mean loss of k x `horizon`). Littlestone &
@@ -103,7 +103,7 @@ class MajorityVote:
         return consensus.judging(evidence.annotations.items, self._beliefs(evidence))
 
     def _beliefs(self, evidence: Evidence) -> Floats:
-        """Return (N, J) smoothed vote fractions; known truths stay one-hot."""
+        """Return (N, J) smoothed vote fractions; ground truth stays one-hot."""
         return voted(evidence, self.smoothing)
 
 
@@ -156,7 +156,7 @@ class _WeightedVotes:
         return consensus.judging(evidence.annotations.items, self._beliefs(evidence, weight_k))
 
     def _beliefs(self, evidence: Evidence, weight_k: Floats) -> Floats:
-        """Return (N, J) smoothed shares of the weight; known truths stay one-hot."""
+        """Return (N, J) smoothed shares of the weight; ground truth stays one-hot."""
         raised = weighted_votes(evidence.annotations, weight_k) + self.smoothing / evidence.annotations.n_classes
         raised[raised.sum(axis=1) == 0] = 1.0  # no labels and no smoothing
         return clamp(raised / raised.sum(axis=1, keepdims=True), evidence)
@@ -180,7 +180,7 @@ class WeightedMajority(_WeightedVotes):
         smoothing: number of votes spread evenly over the classes of each item, >= 0.
         rounds: number of times mistakes are counted, each time against the vote with the current weights.
         learn_from: "others" to compare answers on items of unknown truth with the vote of the others; "truth" to count
-            mistakes only on items of known truth.
+            mistakes only on items with ground truth.
 
     Example:
         >>> from hitl import Annotations, Evidence, models
@@ -193,7 +193,7 @@ class WeightedMajority(_WeightedVotes):
 
     @classmethod
     def paper(cls) -> Self:
-        """Return the settings of Littlestone & Warmuth 1994; without known truth this is the majority vote.
+        """Return the settings of Littlestone & Warmuth 1994; without ground truth this is the majority vote.
 
         Each mistake on an item of known truth multiplies the annotator's weight by beta. The probability of a class is
         then its share of the weight, as in their randomized algorithm. They leave beta in [0, 1) open; it stays 0.5.

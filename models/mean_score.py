@@ -8,7 +8,7 @@ posterior under a flat prior over classes, if items scatter about their class's 
 their item with variance v. v is estimated from the labels within items, with a prior worth one label: a quarter of the
 mean squared gap between neighboring class scores. b is the mean squared distance of m_n from the score of the known,
 else of the nearest class, minus what v / M_n explains. Items without labels get uniform probabilities. Labels of items
-with known truth also change the class scores, where the score set for a class counts as one label.
+with ground truth also change the class scores, where the score set for a class counts as one label.
 
 Use it for ordered classes only. Options without a score, such as "unsure", do not count.
 """

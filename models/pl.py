@@ -4,7 +4,7 @@
 
 It is fitted to items of known truth: temperatures by maximum a posteriori in log T (section 4), confusion matrices as
 the modes of their Dirichlet posteriors. An item may have any number of labels and of models' predictions, or none.
-`PLEM` fits the same model without known truth.
+`PLEM` fits the same model without ground truth.
 """
 
 from __future__ import annotations

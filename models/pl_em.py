@@ -1,7 +1,7 @@
 """P+L-EM: combine models' probabilities and annotators' labels into one probability per class and item, by EM.
 
 Kerrigan, Smyth & Steyvers 2021, appendix I. It learns a confusion matrix for each annotator from all items; `PL` learns
-it from items of known truth alone.
+it from items with ground truth alone.
 
     z_n               true class of item n
     o_nk              answer of annotator k about item n
@@ -57,7 +57,7 @@ from hitl.models.pl import PL
 
 @dataclass(frozen=True, slots=True)
 class PLEM(PL):
-    """Models and annotators combined by EM, with or without known truth; needs at least one model.
+    """Models and annotators combined by EM, with or without ground truth; needs at least one model.
 
     Attributes:
         accuracy: expected accuracy of an annotator before any label is seen, in (0, 1).
@@ -138,6 +138,6 @@ class PLEM(PL):
 
 
 def _counts_of_few(evidence: Evidence, beliefs: em.Beliefs, enough_labels: int) -> Floats:
-    """Return label counts (K, L, J), by beliefs, of a shard's items of unknown truth with too few labels."""
+    """Return label counts (K, L, J), by beliefs, of a shard's items without ground truth with too few labels."""
     few = ~evidence.known & (evidence.annotations.labels_per_item < enough_labels)
     return kernels.counts(evidence.annotations, beliefs(evidence), few)

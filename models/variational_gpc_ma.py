@@ -167,7 +167,7 @@ class VariationalGPCMA:
             learned, given = (
                 listed(sorted(names)) or "none" for names in (consensus.temperatures, evidence.probabilities)
             )
-            raise BadEvidence(f"probabilities: learned beside the models {learned}; the evidence has {given}")
+            raise BadEvidence(f"probabilities: learned with the models {learned}; the evidence has {given}")
         if not self._learned_alike(consensus, evidence, self._kernel(evidence)):
             raise BadEvidence("features: they or their settings differ from those this was learned with")
         pool = calibrated_prior(self, evidence, consensus) if evidence.probabilities else None
@@ -179,7 +179,7 @@ class VariationalGPCMA:
         return replace(judged, parameters={**consensus.parameters, **prior.latent()})
 
     def _maximised(self, evidence: Evidence, prior: VariationalGP, people: Any, q_nj: Floats) -> em.EMResult[Any, Any]:
-        """Iterate over items with labels or known truth; predict the others once, at the end."""
+        """Iterate over items with labels or ground truth; predict the others once, at the end."""
         rows = np.flatnonzero(em.informative(evidence, 1))
         rows = rows if rows.size else np.arange(len(q_nj))
         found = em.run_em(
@@ -259,7 +259,7 @@ def _learned(
 def _of_all(
     evidence: Evidence, prior: Any, annotators: Any, q_nj: Floats, labeled: npt.NDArray[np.intp], steps: int
 ) -> tuple[Any, Any, Floats]:
-    """Run steps over all items with labels or known truth; nothing can be learned from the others."""
+    """Run steps over all items with labels or ground truth; nothing can be learned from the others."""
     counted_n = np.zeros(len(q_nj), dtype=bool)
     counted_n[labeled] = True
     q_nj, everything = q_nj.copy(), np.ones(labeled.size, dtype=bool)
@@ -300,7 +300,7 @@ def _over(evidence: Evidence, rows: npt.NDArray[np.intp]) -> Evidence:
 
 
 def _known(evidence: Evidence) -> float:
-    """Count labels and known truths."""
+    """Count labels and ground truth."""
     return float(len(evidence.annotations) + evidence.known.sum())
 
 

@@ -9,7 +9,7 @@ These maximize the bound on the log evidence,
 
     sum_n ln sum_j exp(...)  -  KL(q(p) || p(p))  -  sum_kj KL(q(pi_kj) || p(pi_kj | a_j))  +  ln p(a),
 
-where the log joint of the known class replaces the first term of items with known truth. Unless `shared` is off, the
+where the log joint of the known class replaces the first term of items with ground truth. Unless `shared` is off, the
 rows' prior a is learned from all annotators together (`annotators.dirichlet_confusion`). The paper has a fixed prior
 and begins at the prior's expectations: `VBIBCC.paper()`. Steps near the optimum use momentum (`inference.loop`), which
 leaves the fixed points unchanged.

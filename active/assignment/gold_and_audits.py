@@ -1,4 +1,4 @@
-"""Choose gold questions (checks), about items of known truth, and audit questions, about items drawn at random.
+"""Choose gold questions (checks), about items with ground truth, and audit questions, about items drawn at random.
 
 An answer about an item of known truth says more about its annotator than one about an item whose truth is inferred from
 other labels. With a share c of checks, the question after a answers is a check if floor(c (a + 1)) > floor(c a). So the

@@ -10,8 +10,8 @@ order or not at all (`ResponseModel`). The policy sees outstanding questions in 
 A stop rule records where a project with a target accuracy would have ended, and the replay continues after it:
 
     condition    the lower bound of the accuracy reaches the target (`stopping.rules.reached`)
-    expected     accuracy with its 95 % interval, estimated from the labels and the items of known truth
-    accuracy     true accuracy of the labels by the recorded truth; items of known truth count as right
+    expected     accuracy with its 95 % interval, estimated from the labels and the items with ground truth
+    accuracy     true accuracy of the labels by the recorded truth; items with ground truth count as right
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Replay:
         """Replay with any annotators. `known` is the evidence that their answers are added to.
 
         Its truth is used only for scoring and for the gold items of `stop`. `rng` draws gold items, delays and skips.
-        Raise BadEvidence if no item has a known truth.
+        Raise BadEvidence if no item has ground truth.
         """
         crew = answers.crew(self.crew)
         queue = AnswerQueue(self.responses, crew, rng)

@@ -41,7 +41,7 @@ SIMULATED_TARGET = 0.95
 """Target for simulated annotators, who have no recorded labels to compare with."""
 
 FEWEST, FEW = 10, 50
-"""Numbers of items of known truth below which an accuracy is meaningless, and below which it is imprecise."""
+"""Numbers of items with ground truth below which an accuracy is meaningless, and below which it is imprecise."""
 
 
 def strategies(
@@ -105,7 +105,7 @@ def near_all_labels(evidence: Evidence, method: str) -> float:
 
 
 def doubt_about_truth(evidence: Evidence) -> str | None:
-    """Warn if fewer than FEW items have a known truth, else return None. Raise BadInput if fewer than FEWEST have."""
+    """Warn if fewer than FEW items have ground truth, else return None. Raise BadInput if fewer than FEWEST have."""
     n_known = int(evidence.known.sum())
     if n_known == 0:
         raise BadInput("replay: no item has ground truth; expected --truth with some of the items to score against")

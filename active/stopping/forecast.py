@@ -368,7 +368,7 @@ def _doubts(pool: PoolState) -> tuple[float, str | None]:
 
 
 def _informative_labels(evidence: Evidence) -> float:
-    """Return the mean number of labels per annotator on items of known truth, or with three labels or more."""
+    """Return the mean number of labels per annotator on items with ground truth, or with three labels or more."""
     annotations = evidence.annotations
     informative = evidence.known | (annotations.labels_per_item >= 3)
     people = int((annotations.labels_per_annotator > 0).sum())

@@ -1,4 +1,4 @@
-"""Check the confidence on items of known truth, with labels that are predicted without this truth.
+"""Check the confidence on items with ground truth, with labels that are predicted without this truth.
 
 The method is fitted again without the truth of the known items that check it, at most MOST_CHECKED. The errors that
 this fit makes on them, and those that it expects on them and on all others, show how many labels are wrong. A fit with
@@ -100,7 +100,7 @@ def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> t
 
 
 def too_few(known: int) -> str:
-    """Explain that `known` answered items of known truth are too few to check the confidence."""
+    """Explain that `known` answered items with ground truth are too few to check the confidence."""
     have = f", and {known} of yours are answered" if known else ""
     return f"Checking it takes {LEAST_KNOWN} answered gold items (`hitl gold truth.csv`: item, label){have}."
 

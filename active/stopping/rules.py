@@ -12,7 +12,7 @@ number X of wrong labels among N items has the moments (Poisson-binomial)
 The interval of the accuracy 1 - X / N is the central 95 % interval of the Beta distribution with these moments. r is
 the number of actual errors per expected error, and measures how reliable the confidence is. It is estimated with a
 second fit, without the truth of some known items (`known_items`). On these items the second fit expects W0 errors and
-makes W. On the items of unknown truth it expects s errors for each that the first fit expects. Then
+makes W. On the items without ground truth it expects s errors for each that the first fit expects. Then
 
     r / s ~ Gamma(a + W, a + W0)        a = PRIOR_CHECKED
 
@@ -56,7 +56,7 @@ PRIOR_ERRORS = 2.0
 accuracy in 95 % of the public crowds, with 4 in 85 %, with 20 in 65 % (docs/benchmarks/honesty.txt)."""
 
 FEW_LABELS = 3.0
-"""Labels per item below which, without known truth or a model, the accuracy is unknown."""
+"""Labels per item below which, without ground truth or a model, the accuracy is unknown."""
 
 LEVEL, SURE_LEVEL = 0.95, 0.90
 """Level of the displayed interval, and of the interval whose lower end must reach a target if known items are used."""
@@ -69,13 +69,13 @@ class Expected:
     Attributes:
         accuracy: expected share of items whose label is right, in [0, 1].
         low, high: ends of its central 95 % interval.
-        checked: number of items of known truth that check the confidence; 0: the confidence was not checked.
+        checked: number of items with ground truth that check the confidence; 0: the confidence was not checked.
         wrong, expected_wrong: W and W0, the number of these items that the fit without their truth gets wrong, and the
             number of errors that it expects.
         unchecked: why the confidence was not checked, and what would help; empty if it was checked.
         unknowable: why these labels cannot show how good they are, and what would help; empty if they can.
         sure: lower bound that must reach a target: `low`, or the lower end of the 90 % interval if checked.
-        scale: s, errors expected on items of unknown truth by the fit without the checked truth, per error expected
+        scale: s, errors expected on items without ground truth by the fit without the checked truth, per error expected
             with it.
     """
 
@@ -152,7 +152,7 @@ def interval_of_errors(
 
 
 def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | None = None) -> Expected:
-    """Return the expected accuracy of the current labels. Items of known truth are right, and check the confidence.
+    """Return the expected accuracy of the current labels. Items with ground truth are right, and check the confidence.
 
     `checks` are the results of `checked` for each question, if already computed. With several questions per item, the
     accuracy is the mean over questions. All labels of an item are assumed to be wrong together, so the interval is

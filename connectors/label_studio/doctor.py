@@ -195,7 +195,7 @@ def _gold(client: Client, project: int, me: int) -> Check:
         return Check(name, True, f"of {answers:,} annotations none is ground truth")
     by = ", ".join(f"{count:,} of {who}" for who, count in truth.most_common(NAMED))
     others = f", {len(truth) - NAMED} others" if len(truth) > NAMED else ""
-    detail = f"{truth.total():,} annotations are ground truth ({by}{others}), beside {answers:,} answers"
+    detail = f"{truth.total():,} annotations are ground truth ({by}{others}), and {answers:,} are answers"
     if not imported:
         return Check(name, True, detail)
     what, _, fix = imported_truth(imported).partition(". ")

@@ -60,7 +60,7 @@ class Match:
         if self.names and self.expected and not self.matched:
             raise BadEvidence(
                 f"{where}: none of its {counted(self.names, 'item')} is among the {self.expected:,} {which} "
-                f"(for instance {self.strange[0]!r} beside {self.instance!r}); expected {ids}"
+                f"(for instance {self.strange[0]!r}, unlike {self.instance!r}); expected {ids}"
             )
         message = self.describe(where, which)
         if message is not None:

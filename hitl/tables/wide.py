@@ -69,7 +69,7 @@ def melted(table: pa.Table, item: str = "item") -> pa.Table:
             f"{OTHERWISE}"
         )
     if not people:
-        raise BadAnnotations(f"{where}no column beside {item!r}; expected a column for each annotator")
+        raise BadAnnotations(f"{where}no column other than {item!r}; expected a column for each annotator")
     index = next((name for name in people if _INDEX.fullmatch(name)), None)
     if index is not None:
         raise BadAnnotations(

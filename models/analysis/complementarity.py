@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 WHO = ("model", "people", "both")
 
 LEAST_KNOWN = 10
-"""Minimum number of items of known truth for measuring accuracy."""
+"""Minimum number of items with ground truth for measuring accuracy."""
 
 FOLDS = 5
-"""Number of parts into which the items of known truth are split."""
+"""Number of parts into which the items with ground truth are split."""
 
 LEAST_CHANCE = 1e-12
 """Smallest probability of an answer."""
@@ -69,7 +69,7 @@ class Judgements:
 
 
 def judge(evidence: Evidence, consensus: Consensus) -> Judgements:
-    """Predict every item, and items of known truth without their truth.
+    """Predict every item, and items with ground truth without their truth.
 
     With fewer than LEAST_KNOWN items of known truth, their truth is used, and they are not compared. Raise BadEvidence
     if the method behind the consensus does not use models or has no `apply`.

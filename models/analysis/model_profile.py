@@ -1,7 +1,7 @@
 """Model profiles: do annotators and models together beat each alone?
 
 A profile has two accounts with the same tables: `expected`, by the probabilities of the consensus over all items that
-can be compared, and `measured`, over items of known truth that were predicted without it (see `complementarity`).
+can be compared, and `measured`, over items with ground truth that were predicted without it (see `complementarity`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ModelProfile(OneLineRepr):
         models: names of the models.
         temperatures: model name -> temperature, > 1 if the model is overconfident.
         items, labeled, spoken: number of items in total, with a label, with a model's prediction.
-        expected, measured: accounts; `measured` is None with fewer than LEAST_KNOWN compared items of known truth.
+        expected, measured: accounts; `measured` is None with fewer than LEAST_KNOWN compared items with ground truth.
     """
 
     models: tuple[str, ...]

@@ -3,7 +3,7 @@
     q[m, j]  ∝  p(z_n = j) prod over the other labels of item n of pi[k', j, l']        for annotation m = (n, k, l)
 
 with the prior and the confusion matrices of a fit. A consensus that includes an annotator's own labels overestimates
-their accuracy, the more so the fewer labels an item has. These beliefs do not. Known truths are used as they are. One
+their accuracy, the more so the fewer labels an item has. These beliefs do not. Ground truth is used as it is. One
 approximation remains: the others' matrices were learned with the annotator's labels in the table.
 """
 
@@ -56,7 +56,7 @@ def counts_by_others(evidence: Evidence, q_nj: Floats, among_n: npt.NDArray[np.b
     """Return (K, L, J) expected counts that score each label by q_nj / pi[k, j, l], the belief without it.
 
     Rodrigues 2014, section 3.3 (in eqs. 8 and 10): otherwise an annotator whose labels shape the consensus agrees with
-    it, looks accurate, and is asked again and again. Known truths are used as they are. Pass it to `em.run_em`.
+    it, looks accurate, and is asked again and again. Ground truth is used as it is. Pass it to `em.run_em`.
     """
     annotations = evidence.annotations
     counts_klj = np.zeros((annotations.n_annotators, annotations.n_options, annotations.n_classes))

@@ -1,4 +1,4 @@
-"""Interface of calibrators: learn a map of probabilities from known truth or soft labels, then apply it.
+"""Interface of calibrators: learn a map of probabilities from ground truth or soft labels, then apply it.
 
 Of the items with a calibrated probability of 0.8 for a class, eight in ten belong to it. Most calibrators maximize
 
@@ -51,7 +51,7 @@ class Calibrator(Protocol):
         """Learn from (N, J) probabilities and (N,) class codes, -1 where unknown, or (N, J) soft labels.
 
         Soft labels are at least 0. A row sums to 1 or to the weight of the item, and to 0 if its truth is unknown.
-        Rows of NaN and rows of unknown truth are skipped. Raise BadEvidence if no row is left.
+        Rows of NaN and rows without ground truth are skipped. Raise BadEvidence if no row is left.
         """
         ...
 

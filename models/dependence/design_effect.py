@@ -1,10 +1,10 @@
-"""Design effect of a fit, estimated without truth or from the items of known truth.
+"""Design effect of a fit, estimated without truth or from the items with ground truth.
 
 `hitl.design_effect` defines it. Items are predicted by labels, class shares, and models.
 
-Let P be the probability that annotators err together at all (`uneven_errors`). Without known truth, rho is
+Let P be the probability that annotators err together at all (`uneven_errors`). Without ground truth, rho is
 rho_0 = EXPECTED P, and the shift is 0. With known truth, ln rho and the shift b (J,) are maximum a posteriori estimates
-on the items of known truth, each predicted by confusion matrices that did not learn from it:
+on the items with ground truth, each predicted by confusion matrices that did not learn from it:
 
     ln rho ~ N(ln rho_0, s^2)      s^2 = SPREAD^2 + (ln P)^2      b_j ~ N(0, SHIFT^2)
 
@@ -75,7 +75,7 @@ class Independent:
 
 @dataclass(frozen=True, eq=False)
 class KnownItems(Rows):
-    """Items of known truth, predicted without it.
+    """Items with ground truth, predicted without it.
 
     Attributes:
         log_q_nj: (n, J) log posterior under independence, up to a constant per row.
@@ -95,7 +95,7 @@ def of_annotators(
 ) -> DesignEffect:
     """Estimate the effect of a fit that learned Dirichlet posteriors (K, J, L), class shares (J,) and beliefs.
 
-    Known truths in the evidence, which that fit has used, correct rho and set the shift.
+    Ground truth in the evidence, which that fit has used, correct rho and set the shift.
     """
     counts_lj, n_known = shards.total(partial(_crowd, beliefs=beliefs))
     known = shards.total(partial(held_out, alpha_kjl=alpha_kjl, share_j=share_j, outputs=outputs))
@@ -103,7 +103,7 @@ def of_annotators(
 
 
 def _crowd(evidence: Evidence, beliefs: Beliefs) -> Sums:
-    """Return counts (J, J) of the crowd (`uneven_errors.crowd_counts`), and the number of items of known truth."""
+    """Return counts (J, J) of the crowd (`uneven_errors.crowd_counts`), and the number of items with ground truth."""
     return Sums((crowd_counts(evidence, beliefs(evidence)), int(evidence.known.sum())))
 
 
@@ -126,7 +126,7 @@ def independent(
 ) -> Independent:
     """Return the posterior under independence, by mean confusion matrices, class shares and models.
 
-    Known truths are ignored.
+    Ground truth is ignored.
     """
     log_q0_nj = messages(annotations, alpha_kjl)
     log_q0_nj += np.log(share_j)
@@ -138,7 +138,7 @@ def independent(
 
 
 def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Outputs) -> KnownItems:
-    """Return the items of known truth that have labels, each predicted by matrices that did not learn from it."""
+    """Return the items with ground truth that have labels, each predicted by matrices that did not learn from it."""
     assert evidence.truth is not None
     outputs = outputs.on(evidence)
     labels_n = evidence.annotations.labels_per_item
@@ -150,7 +150,7 @@ def held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Ou
 def without_own_labels(
     evidence: Evidence, alpha_kjl: Floats, share_j: Floats, outputs: Outputs | None = None
 ) -> Floats:
-    """Return (n, J) log posteriors of the items of known truth, each by matrices that did not learn from it.
+    """Return (n, J) log posteriors of the items with ground truth, each by matrices that did not learn from it.
 
     A known item added one count per label to the matrices of its annotators. These counts are subtracted.
     """
@@ -183,7 +183,7 @@ def _loss(theta: Floats, known: KnownItems, begun: DesignEffect, sd: Floats) -> 
 
 
 def _fit(known: KnownItems, begun: DesignEffect, times: float, shift_j: Floats) -> tuple[float, float, Floats]:
-    """Return the log probability of known truths, in nats, with `times` the expected rho and this shift (J,).
+    """Return the log probability with ground truth, in nats, with `times` the expected rho and this shift (J,).
 
     Also return the derivatives of minus that: in ln rho, and (J,) in the shift (sum of probability minus truth).
     """

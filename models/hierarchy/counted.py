@@ -61,9 +61,9 @@ class Weighed:
 
     Attributes:
         annotations: the labels.
-        weight_n: (N,) weight of each item: 1 with known truth, else u with two or more class labels, else the models'
+        weight_n: (N,) weight of each item: 1 with ground truth, else u with two or more class labels, else the models'
             informativeness.
-        lone_n: (N,) True for items with one class label and no known truth.
+        lone_n: (N,) True for items with one class label and no ground truth.
         crowd_n: (N,) weight of a lone label for the crowd: u, times 1 - informativeness if models predict the item.
     """
 
@@ -74,7 +74,7 @@ class Weighed:
 
     @classmethod
     def of(cls, evidence: Evidence, weight: float, informativeness: float) -> Self:
-        """Compute weights from numbers of labels, known truth, and the models' informativeness; `weight` is u."""
+        """Compute weights from numbers of labels, ground truth, and the models' informativeness; `weight` is u."""
         labels_n = labels_of_a_class(evidence.annotations)
         informativeness_n = np.where(evidence.predicted, informativeness, 0.0)
         weight_n = np.where(evidence.known, 1.0, np.where(labels_n >= 2, weight, informativeness_n))
@@ -102,9 +102,9 @@ class Left(Additive):
 
     Attributes:
         left_j: (J,) sum over items of (1 - weight) times the item's vote fractions.
-        named_j: (J,) number of items with a label, or known truth, of class j.
-        counted, labeled: sum of the weights, and number, of the items with a label or known truth.
-        compared: number of items with two or more class labels, or known truth.
+        named_j: (J,) number of items with a label, or ground truth, of class j.
+        counted, labeled: sum of the weights, and number, of the items with a label or ground truth.
+        compared: number of items with two or more class labels, or ground truth.
     """
 
     left_j: Floats
@@ -289,8 +289,8 @@ def shares_before(left: Left, weight_n: Floats, informativeness: float, model_sh
 def spread(named_j: Mask, compared: int) -> Floats:
     """Return (J,) shares: uniform over the classes in use, with the remainder for classes to come.
 
-    `named_j` (J,): True if a label or a known truth names the class. `compared`: the number n of items with two labels
-    or known truth. The next item is of a new class with probability 1 / (n + 1), as in a Chinese restaurant process of
+    `named_j` (J,): True if a label or ground truth names the class. `compared`: the number n of items with two labels
+    or ground truth. The next item is of a new class with probability 1 / (n + 1), as in a Chinese restaurant process of
     concentration 1 (Ewens 1972), or less if few classes are left. Lone labels carry no information about this: if only
     one annotator marked an object, no other annotator could answer that there is none.
     """

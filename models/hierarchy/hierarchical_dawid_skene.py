@@ -6,7 +6,7 @@ EM over class shares and rows, with the hierarchy held fixed, alternates with le
 counts. Counts are weighted by how much information labels have about annotators:
 
     weight     u = sum (m_n - 1) / sum m_n over the items with m_n >= 2 class labels, because one label per item
-               is used up for its class; an item of known truth counts 1
+               is used up for its class; an item with ground truth counts 1
     lone       an item with one label informs about the crowd's answers, but not about the annotator's accuracy: it
                counts u for the crowd and nothing for the annotator
     anchor     beliefs count (1 - w) and agreeing pairs of votes count w, so that no class drifts away from the

@@ -3,7 +3,7 @@
     1   q_nj  ∝  p_T(n)[j]  prod_k pi[k, j, l_nk]          P+L-EM, the model at a network's usual temperature
     2   c = argmax sum_nj q_nj log c(p_n)[j]               any calibrator, on these soft labels
 
-Items without labels do not count, because their beliefs are the model's own. Known truths enter q as one-hot rows.
+Items without labels do not count, because their beliefs are the model's own. Ground truth enters q as one-hot rows.
 Beliefs depend on the model itself, so they identify its calibration only weakly: if both steps were repeated (EM), the
 calibration would drift, further the more flexible the calibrator is. On CIFAR-10H one round is best for every
 calibrator, and calibrates as well as ground truth does (docs/benchmarks/calibration.txt).

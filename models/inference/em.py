@@ -69,7 +69,7 @@ def run_em(
 ) -> EMResult[P, A]:
     """Iterate from first beliefs until an iteration gains less than `tolerance` nats per item.
 
-    Parameters are learned from items with known truth or at least `least_labels` labels; beliefs cover all items.
+    Parameters are learned from items with ground truth or at least `least_labels` labels; beliefs cover all items.
 
     Args:
         first: beliefs (N, J) of the table, or a function that computes the beliefs of a shard.
@@ -123,7 +123,7 @@ def judge(
 ) -> Floats:
     """Return (N, J) beliefs of a shard's items under learned parameters.
 
-    If the prior ties items together, only items with known truth or at least `least_labels` labels inform the others.
+    If the prior ties items together, only items with ground truth or at least `least_labels` labels inform the others.
     """
     return expectation(evidence, prior_on(prior, evidence), log_pi_klj, informative(evidence, least_labels)).q_nj
 
@@ -142,7 +142,7 @@ def concluded(
 
 
 def informative(evidence: Evidence, least_labels: int, lone_k: Mask | None = None) -> Mask:
-    """Return (N,) True for items to learn from, which have known truth or at least `least_labels` labels.
+    """Return (N,) True for items to learn from, which have ground truth or at least `least_labels` labels.
 
     Items that have a single label, by an annotator in `lone_k` (K,), do not count.
     """
@@ -161,7 +161,7 @@ def alone(evidence: Evidence, lone_k: Mask) -> Mask:
 def expectation(
     evidence: Evidence, prior: TruthPrior, log_pi_klj: Floats, counted_n: npt.NDArray[np.bool_] | None = None
 ) -> Posterior:
-    """Return the posterior given labels and known truth. `counted_n` (N,) marks the items that count; default: all."""
+    """Return the posterior given labels and ground truth. `counted_n` (N,) marks the items that count; default: all."""
     message_nj = messages(evidence, log_pi_klj)
     counted_n = np.ones(len(message_nj), dtype=bool) if counted_n is None else counted_n
     return prior.posterior(message_nj, counted_n)

@@ -95,8 +95,8 @@ class Size(Additive):
 
     Attributes:
         labels_k: (K,) number of labels per annotator.
-        single_k: (K,) number of an annotator's labels that are their item's only one, without known truth.
-        known: number of items with known truth.
+        single_k: (K,) number of an annotator's labels that are their item's only one, without ground truth.
+        known: number of items with ground truth.
         open_m: (MOST_LABELS + 1,) number of items without known truth that have m labels; the last entry includes items
             with more.
     """
@@ -123,7 +123,7 @@ class Size(Additive):
         return int(self.labels_k.sum())
 
     def counted(self, least_labels: int) -> int:
-        """Return the number of items with known truth or at least `least_labels` labels."""
+        """Return the number of items with ground truth or at least `least_labels` labels."""
         return self.known + int(self.open_m[min(least_labels, MOST_LABELS) :].sum())
 
 

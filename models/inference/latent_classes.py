@@ -7,7 +7,7 @@
     sites                          (Q, 2, R)       nu and tau
     answers                        (Q, K, L', 2)   log probability of each answer, per annotator of the consensus
     latent mean, latent variance   (Q, N)          of f, for all items
-    learned from                   ()              labels and known truths when the kernels were learned
+    learned from                   ()              labels and ground truth when the kernels were learned
 
 A question asks whether an item is of class j or of another class. Two classes make one question, about class 1. An
 annotator's answer to a question is class j, another class, or an option that is no class. Expected confusion rows are
@@ -166,7 +166,7 @@ class LatentClasses:
         return left
 
     def is_held(self, said: float) -> bool:
-        """Return True if a fit to `said` labels and known truths should reuse the kernels."""
+        """Return True if a fit to `said` labels and ground truth should reuse the kernels."""
         return said < GROWTH * self.learned_from
 
     def resumed(self, q: int, prior: GaussianProcess) -> GaussianProcess:
@@ -224,7 +224,7 @@ def column(q_nj: Floats, j: int) -> Floats:
 
 
 def joined(q_qn: Floats, evidence: Evidence) -> Floats:
-    """Return (N, J) class beliefs from beliefs (Q, N) in each question's class j. Known truths stay one-hot."""
+    """Return (N, J) class beliefs from beliefs (Q, N) in each question's class j. Ground truth stays one-hot."""
     if len(q_qn) == 1:
         q_nj = np.stack((1 - q_qn[0], q_qn[0]), axis=1)
     else:

@@ -1,6 +1,6 @@
 """Iterations of expectation-maximization, for any truth prior and annotator model.
 
-    E   L = messages(annotators.log_pi), -inf for the classes that a known truth rules out
+    E   L = messages(annotators.log_pi), -inf for the classes that ground truth rules out
         q, statistics = prior.posterior(L)
     M   annotators = annotators.learn(counts(q));  prior = prior.learn(statistics)
 

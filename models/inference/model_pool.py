@@ -1,4 +1,4 @@
-"""The pool of all models over shards, with or without known truth; `unsupervised_pool` has the equations."""
+"""The pool of all models over shards, with or without ground truth; `unsupervised_pool` has the equations."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class ModelPool:
         return Calibrated.without_items(self._shards.models, self._outputs, self._prior, learned)
 
     def supervised(self, total_j: Floats) -> Calibrated:
-        """Learn from items of known truth; `total_j` (J,) counts them per class."""
+        """Learn from items with ground truth; `total_j` (J,) counts them per class."""
         pool = self.unlearned()
         return pool.fitted_to(self._shards.total(partial(_known, pool=pool, on=self.on)), total_j)
 
     def unsupervised(self, weigh: Weigh | None = None) -> tuple[Calibrated, Beliefs]:
         """Learn the pool without truth. Also return the beliefs of a shard by this pool and annotators who err evenly.
 
-        Known truths, if any, improve the pool, but do not replace these beliefs. `weigh` does steps 1 and 2 of
+        Ground truth, if any, improve the pool, but do not replace these beliefs. `weigh` does steps 1 and 2 of
         `unsupervised_pool`; default: `weights_by`.
         """
         pool, annotations, census = self.unlearned(), self._shards.annotations, self.census
@@ -102,10 +102,10 @@ class PoolCensus(Additive):
 
     Attributes:
         outputs: counts over the predictions.
-        used_j: (J,) how often each class is a label or a known truth.
+        used_j: (J,) how often each class is a label or ground truth.
         abstained: number of items on which all models abstain.
-        known: number of items of known truth that a model predicts.
-        informative: number of items to learn from: a model predicts them, and they have a label or known truth.
+        known: number of items with ground truth that a model predicts.
+        informative: number of items to learn from: a model predicts them, and they have a label or ground truth.
         predicted: number of items that a model predicts.
     """
 
@@ -177,7 +177,7 @@ def _known_outputs(evidence: Evidence, pool: Calibrated, on: PoolOn) -> Likeliho
 
 
 def _by_even_errors(evidence: Evidence, pool: Calibrated, on: PoolOn, log_pi_klj: Floats) -> Floats:
-    """Predict by the pool and annotators who err evenly; known truths are not substituted."""
+    """Predict by the pool and annotators who err evenly; ground truth is not substituted."""
     message_nj = kernels.messages(evidence.annotations, log_pi_klj)
     return kernels.beliefs(message_nj, on(pool, evidence).log_prior(), out=message_nj)[0]
 

@@ -131,7 +131,7 @@ class Outputs:
         return said_nj
 
     def beside_votes(self, voted_nj: Floats, evidence: Evidence) -> Floats:
-        """Return (N, J) beliefs from vote shares and predictions; known truths stay one-hot."""
+        """Return (N, J) beliefs from vote shares and predictions; ground truth stays one-hot."""
         said_nj = self.log_likelihood()
         if said_nj is None:
             return voted_nj

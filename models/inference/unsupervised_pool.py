@@ -85,7 +85,7 @@ class PoolWeights:
 
 
 def informative(evidence: Evidence) -> npt.NDArray[np.bool_]:
-    """Return (N,) True for items that a model predicts and that have a label or a known truth."""
+    """Return (N,) True for items that a model predicts and that have a label or ground truth."""
     return evidence.predicted & ((evidence.annotations.labels_per_item > 0) | evidence.known)
 
 
@@ -232,7 +232,7 @@ def tempered(pool: Calibrated, predicts_nm: npt.NDArray[np.bool_], weights: Pool
 
 
 def known_outputs(evidence: Evidence, pool: Calibrated) -> Likelihood:
-    """Select the predicted items of known truth, treating the pool as one model."""
+    """Select the predicted items with ground truth, treating the pool as one model."""
     assert evidence.truth is not None
     known = np.flatnonzero(evidence.known & ~pool.abstained_n)
     log_p_nj = pool.log_prior()[known]
@@ -240,7 +240,7 @@ def known_outputs(evidence: Evidence, pool: Calibrated) -> Likelihood:
 
 
 def by_truth(pool: Calibrated, known: Likelihood) -> Calibrated:
-    """Correct the temperatures by the items of known truth (`known_outputs`), as the end of step 3."""
+    """Correct the temperatures by the items with ground truth (`known_outputs`), as the end of step 3."""
     (off,) = best_temperatures(known, 1, LogTemperature(0.0, pool.prior.sd))
     residual = max(pool.residual / float(off), 1.0)
     return pool.at(pool.temperature_m * off, pool.correlation_mm, residual)
@@ -251,7 +251,7 @@ class Part:
     """Subset of items.
 
     Attributes:
-        evidence: labels and known truths.
+        evidence: labels and ground truth.
         feature_mnj: (M, N, J) log p_m / S_n, 0 where a model abstains; or f.
         predicts_nm: (N, M) True where model m predicts item n.
     """

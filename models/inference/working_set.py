@@ -101,7 +101,7 @@ def split(
 ) -> tuple[Split, Floats]:
     """Return the split of a shard, and beliefs (N, J). Items in the first `bins` bins are unsure.
 
-    Items of known truth, and items that do not count, are never unsure. `counted` marks those that do.
+    Items with ground truth, and items that do not count, are never unsure. `counted` marks those that do.
     """
     found = judged(evidence, log_pi_klj, prior.log_prior()[0], counted(evidence), min(bins, BINS - 1))
     held = Expected(found.counts_klj, found.total_j, found.log_evidence)

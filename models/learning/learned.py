@@ -182,7 +182,7 @@ def plan_training(
         groups: (N,) group of near-duplicates of each item, or None; a group shares a fold.
         learnable_n: (N,) True for items that can be learned from and predicted; default: those with features.
 
-    Items with labels or known truth are trained on. Return None if there are too few: required are MIN_PER_FOLD items
+    Items with labels or ground truth are trained on. Return None if there are too few: required are MIN_PER_FOLD items
     per fold, where a group counts once, two or more most probable classes among them, and a class with `folds` items.
     """
     learnable_n = evidence.featured if learnable_n is None else learnable_n

@@ -1,4 +1,4 @@
-"""Apply known truth: to messages before a prior receives them, or to beliefs computed without it."""
+"""Apply ground truth: to messages before a prior receives them, or to beliefs computed without it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hitl.models.numerics import kernels
 
 
 def known_truth(evidence: Evidence) -> Floats:
-    """Return (N, J) one-hot rows for items of known truth, 0 for the others."""
+    """Return (N, J) one-hot rows for items with ground truth, 0 for the others."""
     return clamp(np.zeros((evidence.annotations.n_items, evidence.annotations.n_classes)), evidence)
 
 
 def messages(evidence: Evidence, log_pi_klj: Floats) -> Floats:
-    """Return (N, J) log likelihoods of the labels, -inf for classes that a known truth rules out."""
+    """Return (N, J) log likelihoods of the labels, -inf for classes that ground truth rules out."""
     return observe(kernels.messages(evidence.annotations, log_pi_klj), evidence)
 
 
 def observe(message_nj: Floats, evidence: Evidence) -> Floats:
-    """Set messages to -inf, in place, for every class that a known truth rules out."""
+    """Set messages to -inf, in place, for every class that ground truth rules out."""
     known = np.flatnonzero(evidence.known)
     if known.size:
         assert evidence.truth is not None
@@ -32,7 +32,7 @@ def observe(message_nj: Floats, evidence: Evidence) -> Floats:
 
 
 def clamp(q_nj: Floats, evidence: Evidence) -> Floats:
-    """Return beliefs with one-hot rows for items of known truth. Copies only if there are any."""
+    """Return beliefs with one-hot rows for items with ground truth. Copies only if there are any."""
     known = np.flatnonzero(evidence.known)
     if not known.size:
         return q_nj

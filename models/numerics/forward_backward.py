@@ -40,7 +40,7 @@ class Passed(NamedTuple):
 def forward_backward(message_nj: Floats, rows: Indices, start: Indices, first_j: Floats, step_ij: Floats) -> Passed:
     """Compute exact beliefs of chains with first-class probabilities `first_j` and transitions `step_ij`.
 
-    `first_j` and the rows of `step_ij` sum to 1, or to less in variational Bayes. If known truth and forbidden
+    `first_j` and the rows of `step_ij` sum to 1, or to less in variational Bayes. If ground truth and forbidden
     transitions make a chain impossible, its log evidence is -inf or NaN and its beliefs are NaN.
     """
     q_nj, top_n, log_z_s = np.empty_like(message_nj), np.empty(len(message_nj)), np.empty(len(start) - 1)

@@ -28,7 +28,7 @@ def smoothed(total_j: Floats, items: int) -> Floats:
 
 
 def voted(evidence: Evidence, smoothing: float = 1.0) -> Floats:
-    """Return (N, J) smoothed vote fractions, from which iterations start. Known truths are one-hot."""
+    """Return (N, J) smoothed vote fractions, from which iterations start. Ground truth is one-hot."""
     q_nj = kernels.votes(evidence.annotations)
     q_nj += smoothing / evidence.annotations.n_classes
     q_nj /= q_nj.sum(axis=1, keepdims=True)

@@ -2,7 +2,7 @@
 
 A prior takes the messages L[n, j], the log likelihood of all labels of item n if its true class is j, and returns
 beliefs: the posterior probabilities of the classes. Known truth is applied to the messages first, as -inf for all other
-classes. So a prior that ties items together also passes known truth on to neighbors.
+classes. So a prior that ties items together also passes ground truth on to neighbors.
 
 A prior learns from a statistic. The statistics of two shards of independent items add up to the statistics of both:
 
@@ -33,7 +33,7 @@ class Posterior:
 
     Attributes:
         q_nj: (N, J) marginal beliefs; rows sum to 1.
-        log_evidence: log probability of the labels (and known truths) of the items that count, in nats.
+        log_evidence: log probability of the labels (and ground truth) of the items that count, in nats.
         statistics: input to `learn`, from the items that count; `+` adds those of two shards.
     """
 

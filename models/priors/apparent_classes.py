@@ -12,7 +12,7 @@ against y. Only `truths` returns beliefs about z.
     q_n[y]   = exp L_n[y] ( clear q_n[z=y] exp -m_n[y] + (1 - clear) share[y] sum_z q_n[z] exp -m_n[z] )
 
 share[y] are the class shares, so that p(y) = p(z) if nothing else is known. Hence without neighbors `clear` changes no
-likelihood, and only its prior, Beta(2, 1), moves it, slowly toward 1. Items of known truth count as clear.
+likelihood, and only its prior, Beta(2, 1), moves it, slowly toward 1. Items with ground truth count as clear.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Seen(Additive):
     Attributes:
         inner: statistics of the prior over true classes.
         seen_j: (J,) expected number of items whose apparent class is j.
-        clear: expected number of items, among those without known truth, whose apparent class is the true one.
-        items: number of items that count and have no known truth.
+        clear: expected number of items, among those without ground truth, whose apparent class is the true one.
+        items: number of items that count and have no ground truth.
     """
 
     inner: Any
@@ -110,7 +110,7 @@ class ApparentClasses(Generic[P]):
 class _Looks:
     """Likelihoods relative to each item's largest: exp L of apparent classes (`seems_nj`), exp m of true (`mixed_nj`).
 
-    `known_n` marks items of known truth, whose apparent class is the true one: their messages remain as they are.
+    `known_n` marks items with ground truth, whose apparent class is the true one: their messages remain as they are.
     """
 
     message_nj: Floats

@@ -11,7 +11,7 @@ v_m = 1 / T_m,
 D_n is 1 for copies of one model, and S_n for equally good models that err independently. If all models abstain, the
 class shares are the prior.
 
-Temperatures are learned here from known truth (maximum a posteriori). R is then all ones, because the temperatures
+Temperatures are learned here from ground truth (maximum a posteriori). R is then all ones, because the temperatures
 absorb the worth of several models. To learn them without truth see `inference.unsupervised_pool`. Before calibration,
 
     p~[n, j]  =  c p[n, j] + (1 - p[n, j]) (1 - c) / (J - 1),   at least FLOOR
@@ -305,7 +305,7 @@ def pool_on(pool: Calibrated, evidence: Evidence, read: ReadOutputs) -> Calibrat
 
 
 def labels_used(evidence: Evidence) -> npt.NDArray[np.int64]:
-    """Return (J,) how often each class is an annotator's label or a known truth."""
+    """Return (J,) how often each class is an annotator's label or ground truth."""
     assert evidence.truth is not None
     annotations = evidence.annotations
     said = np.bincount(annotations.label, minlength=annotations.n_options)[: annotations.n_classes]

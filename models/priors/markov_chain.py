@@ -3,7 +3,7 @@
     z_1 ~ Cat(first)        z_t | z_{t-1} = i ~ Cat(step[i])                                              (eq. 3)
 
 Items are positions in sequences; the chain is the same for all sequences. Beliefs are exact, by forward and backward
-passes, so the known truth of an item reaches its neighbors. The chain learns from the expected first classes
+passes, so the ground truth of an item reaches its neighbors. The chain learns from the expected first classes
 and the expected transitions, which add up over sequences.
 
 An item that does not count has a flat message in these passes. Its own message changes only its own beliefs.

@@ -95,7 +95,7 @@ class Layout(NamedTuple):
     """Networks, patterns and items of a chain.
 
     `member` (M,): codes of the annotators m. `distinct_n` (N,): the distinct item of each item, -1 for items with
-    neither labels nor known truth.
+    neither labels nor ground truth.
     """
 
     networks: Networks

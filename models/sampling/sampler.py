@@ -55,7 +55,7 @@ class Averages(NamedTuple):
     Attributes:
         runs: sums over the draws of each chain.
         hard: prior probability that an item is hard.
-        rows, q_rj, hard_r: indices of items with labels or known truth, their class probabilities, and their
+        rows, q_rj, hard_r: indices of items with labels or ground truth, their class probabilities, and their
             probabilities to be hard.
         concentration_kjl: (K, J, L) Dirichlet parameters of the rows of the annotators' matrices.
         monitored: name -> (C, S) monitored draws, in addition to those of every sampler.

@@ -49,7 +49,7 @@ def sequences_of(evidence: Evidence) -> Sequences:
 
 @dataclass(frozen=True, eq=False)
 class ChainPosterior:
-    """Posterior of a chain given messages (N, J), which include known truth and models."""
+    """Posterior of a chain given messages (N, J), which include ground truth and models."""
 
     message_nj: Floats
     chain: MarkovChain

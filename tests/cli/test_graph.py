@@ -193,7 +193,7 @@ def test_a_file_of_edges_is_named_by_own_ids_and_read_in_every_cycle(run: Run, g
     (grid / "more" / "links.csv").write_text("photo,neighbour\nx,y\n")
     code, _, err = run("run")
     assert code == 65
-    assert "none of its 2 items is among the 256 items of the project (for instance 'x' beside 'i0')" in err
+    assert "none of its 2 items is among the 256 items of the project (for instance 'x', unlike 'i0')" in err
 
 
 def test_a_source_with_a_column_of_items_of_another_name(run: Run, grid: Path) -> None:

@@ -177,7 +177,7 @@ def test_options_and_items_can_be_given() -> None:
         (
             {"probabilities": {"m": model(["q"], p_x=[1.0])}},
             BadEvidence,
-            r"probabilities 'm': none of its 1 item is among the 3 annotated ones \(for instance 'q' beside 'a'\)",
+            r"probabilities 'm': none of its 1 item is among the 3 annotated ones \(for instance 'q', unlike 'a'\)",
         ),
         ({"truth": {"item": ["q"], "label": ["x"]}}, BadEvidence, r"truth: none of its 1 item is among the 3"),
         (

@@ -156,7 +156,7 @@ def test_numbers_and_text_in_a_wide_table() -> None:
             "item 1 has two rows; expected one row for each item",
         ),
         ({"item": [1, None], "ann": ["x", "y"]}, "row 1: 'item' is empty"),
-        ({"item": [1, 2]}, "no column beside 'item'; expected a column for each annotator"),
+        ({"item": [1, 2]}, "no column other than 'item'; expected a column for each annotator"),
         ({"item": [1, 2], "ann": [0, 1], "Unnamed: 0": [0, 1]}, "'Unnamed: 0' holds the row numbers of a table"),
     ],
 )

@@ -66,7 +66,7 @@ def test_the_first_pull_and_the_doctor_say_it_and_the_advice_works(
         found = truth(project)
         assert not found.ok
         first_two = ", ".join(f"3 of {project.people[k].email}" for k in (0, 1))
-        assert f"6 annotations are ground truth ({first_two}), beside 0 answers" in found.detail
+        assert f"6 annotations are ground truth ({first_two}), and 0 are answers" in found.detail
         assert "6 imported annotations are taken as gold" in found.detail
         assert found.fix.startswith("If they are answers by annotators, unset it or import them again")
         if cure == "unset":
@@ -100,4 +100,4 @@ def test_known_truth_that_was_meant_is_not_counted(make_project: Callable[..., P
         assert store.counts("p")["gold"] == 2
     found = truth(project)
     assert (found.ok, found.fix) == (True, "")
-    assert found.detail == f"1 annotations are ground truth (1 of {project.people[1].email}), beside 0 answers"
+    assert found.detail == f"1 annotations are ground truth (1 of {project.people[1].email}), and 0 are answers"
