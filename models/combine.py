@@ -17,6 +17,7 @@ from hitl.consensus import Consensus
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.formatting import did_you_mean
+from hitl.models.analysis.copied_accounts import count_copies_once
 from hitl.models.combiner import Combiner, name_of
 from hitl.models.mean_score import warn_of_guessed_order
 from hitl.models.registry import COMBINERS, chosen
@@ -154,15 +155,23 @@ def _require_no_mistyped(settings: Mapping[str, Any], method: str | Combiner) ->
 
 
 def fit(method: Combiner, evidence: Evidence) -> Consensus:
-    """Return the consensus of a method. Raise BadSettings if a method of the user returns anything else."""
-    found: Any = method.fit(evidence)
+    """Return the consensus of a method, to which copied accounts count once (`models.analysis.copied_accounts`).
+
+    Raise BadSettings if a method of the user returns anything else.
+    """
+    once = count_copies_once(evidence)
+    found: Any = method.fit(once)
     if not isinstance(found, Consensus):
         raise BadSettings(
             f"method {name_of(method)}: fit returned {type(found).__name__}; expected a hitl.Consensus of all items "
             "(hitl.testing.check_combiner checks a method)"
         )
+    if once is not evidence:
+        labels = evidence.annotations.labels_per_annotator
+        found = replace(found, annotators=replace(found.annotators, labels=labels))
     unnamed = found.fit.method == "unknown"
-    return replace(found, fit=replace(found.fit, method=name_of(method))) if unnamed else found
+    consensus: Consensus = replace(found, fit=replace(found.fit, method=name_of(method))) if unnamed else found
+    return consensus
 
 
 def method_of(

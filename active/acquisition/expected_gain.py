@@ -43,6 +43,7 @@ from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import OPEN
 from hitl.annotations import Floats
 from hitl.crew import Crew
+from hitl.models.analysis.copied_accounts import count_copies_once
 from hitl.models.dependence.design_effect import beliefs_for_gain
 from hitl.models.numerics.compiled import threaded
 from hitl.tables.shared_errors import SharedErrors, share_errors
@@ -325,7 +326,7 @@ def utility(pool: PoolState, matrices: Sequence[Floats], information: float) -> 
     Questions that are not open add nothing.
     """
     parts = [
-        Question(beliefs_for_gain(evidence, consensus), pi_kjl, state == OPEN)
+        Question(beliefs_for_gain(count_copies_once(evidence), consensus), pi_kjl, state == OPEN)
         for (evidence, consensus), state, pi_kjl in zip(pool, pool.states, matrices, strict=True)
     ]
     measure = Measure(

@@ -1,6 +1,7 @@
 """Decide who may be asked about which item. This rule is implemented only here.
 
-    eligible[n, k]  =  item n may be asked about, annotator k may answer it, and k has answered none of its questions
+    eligible[n, k]  =  item n may be asked about, annotator k may answer it, and neither k nor an account that counts as
+                       one with k (`models.analysis.copied_accounts`) has answered any of its questions
 
     n may be asked about     no question about it is outstanding (`crew.asked`); if the crew has no names, the item also
                              has answers left, that is, (ANONYMOUS, n) is not in crew.never
@@ -23,6 +24,7 @@ from scipy.sparse import csr_array
 
 from hitl.annotations import ANONYMOUS, Annotations, Ints, Name, Names, places_of
 from hitl.crew import UNLIMITED, Crew
+from hitl.models.analysis.copied_accounts import copied_accounts
 
 Rows = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -43,8 +45,8 @@ class Eligibility:
         closed: (N,) True for items with an outstanding question or, for a crew without names, without answers left.
         everywhere: (K',) True for annotators who can answer any item.
         here: (N, K' + 1) True where one of the other annotators can answer the item; None if `crew.only` is empty.
-        barred: (N, K' + 1) matrices, one per reason: True where the annotator has answered the item, or must not see
-            it. The last column stands for annotators outside the crew.
+        barred: (N, K' + 1) matrices, one per reason: True where the annotator or a copied account has answered the
+            item, or must not see it. The last column stands for annotators outside the crew.
         need: (N,) row of `able` for the skills that the item needs; None if no item needs any.
         able: (S, K') True for annotators who have all skills of a set. Each row is a set that items need; row 0 is the
             empty set.
@@ -83,6 +85,7 @@ class Eligibility:
         row = places_of(items, [*(name for _, name in pairs), *crew.needs]) if pairs or crew.needs else {}
         size = len(crew.members)
         barred = [_answered(given, place) for given in answered if len(given) and place]
+        barred += [pairs for given in answered if len(given) and place for pairs in _answered_by_copies(given, place)]
         barred.append(_pairs(n_items, size, *_codes(crew.never, place, row)))
         need, able = _skills(crew, row, n_items)
         closed = np.zeros(n_items, dtype=bool)
@@ -176,6 +179,16 @@ def _answered(annotations: Annotations, place: Mapping[Name, int]) -> csr_array:
     place_k = np.array([place.get(name, len(place)) for name in annotations.annotators], np.int32)
     cells = np.ones(len(annotations), bool), place_k[annotations.annotator], annotations.item_start
     return csr_array(cells, shape=(annotations.n_items, len(place) + 1))
+
+
+def _answered_by_copies(annotations: Annotations, place: Mapping[Name, int]) -> Iterator[csr_array]:
+    """Yield for each copied account in the crew (N, K' + 1) True where another account of its group answered."""
+    found = copied_accounts(annotations)
+    for k in {code for pair in found.pairs for code in (pair.copy, pair.original)}:
+        if annotations.annotators[k] in place:
+            item = np.unique(annotations.item[np.isin(annotations.annotator, found.others(k))])
+            person = np.full(len(item), place[annotations.annotators[k]])
+            yield _pairs(annotations.n_items, len(place), item, person)
 
 
 def _skills(crew: Crew, row: Mapping[Name, int], n_items: int) -> tuple[Ints | None, Mask]:

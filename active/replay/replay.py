@@ -35,6 +35,7 @@ from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.formatting import OneLineRepr, counted
+from hitl.models.combine import fit
 from hitl.models.combiner import Combiner, seen_by
 from hitl.plan import Plan
 
@@ -259,7 +260,7 @@ class Replay:
             if not steps or answers.spent > steps[-1][0]:
                 evidence = replace(known, annotations=answers.revealed(), truth=gold_truth)
                 # Without a warm start, as in a run: a warm start keeps early mistakes.
-                consensus = self.combiner.fit(seen_by(self.combiner, evidence))
+                consensus = fit(self.combiner, seen_by(self.combiner, evidence))
                 pool = PoolState.of([(evidence, consensus)], self.budget)
                 accuracy = accuracy_of(consensus, scored)
                 steps.append((answers.spent, accuracy, cost_of(evidence.annotations, crew), round_))
@@ -312,7 +313,7 @@ def spread_evenly(recorded: Evidence, combiner: Combiner, budgets: Sequence[int]
         chosen = np.zeros(len(annotations), dtype=bool)
         chosen[queue[:budget]] = True
         evidence = replace(recorded, annotations=annotations.select(chosen), truth=None)
-        accuracy.append(accuracy_of(combiner.fit(seen_by(combiner, evidence)), recorded))
+        accuracy.append(accuracy_of(fit(combiner, seen_by(combiner, evidence)), recorded))
     return np.array(accuracy)
 
 

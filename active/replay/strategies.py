@@ -15,6 +15,7 @@ from hitl.annotations import Name
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
+from hitl.models.combine import fit
 from hitl.models.combiner import seen_by
 from hitl.models.learning.learned import Learned
 from hitl.models.registry import combiner
@@ -100,7 +101,7 @@ def strategies(
 def near_all_labels(evidence: Evidence, method: str) -> float:
     """Return the accuracy with all recorded labels, less half a point or one item, whichever is more."""
     judge = combiner(method)
-    full = accuracy_of(judge.fit(seen_by(judge, replace(evidence, truth=None))), evidence)
+    full = accuracy_of(fit(judge, seen_by(judge, replace(evidence, truth=None))), evidence)
     return max(full - max(NEAR, 1 / int(evidence.known.sum())) - ROUNDING, 0.0)
 
 

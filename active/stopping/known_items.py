@@ -21,6 +21,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.errors import HitlError
 from hitl.evidence import Evidence
+from hitl.models.analysis.copied_accounts import count_copies_once
 from hitl.models.combiner import Applicable, ApplicableCombiner
 from hitl.models.registry import combiner_of
 
@@ -72,7 +73,7 @@ def checked(evidence: Evidence, consensus: Consensus) -> Checked:
         method = combiner_of(consensus.fit)
         if not isinstance(method, Applicable):
             return Checked(why=f"The method {name} cannot predict items without their ground truth. {INSTEAD}")
-        return _blind(method, evidence, consensus, rows)
+        return _blind(method, count_copies_once(evidence), consensus, rows)
     except HitlError as error:  # an unregistered method, or one that cannot predict without what it was given
         return Checked(why=f"The method {name or 'that was used'} cannot check it: {error}. {INSTEAD}")
 
@@ -90,7 +91,7 @@ def as_if_unknown(evidence: Evidence, consensus: Consensus, check: Checked) -> t
         method = combiner_of(consensus.fit)
         if not isinstance(method, Applicable):
             return evidence, consensus
-        judged = method.apply(consensus, replace(evidence, truth=None))
+        judged = method.apply(consensus, replace(count_copies_once(evidence), truth=None))
     except HitlError:
         return evidence, consensus
     beliefs_nj = consensus.probabilities.copy()

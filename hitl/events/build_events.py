@@ -35,6 +35,7 @@ from hitl.events.bodies import body_of, page_of, sentence
 from hitl.kinds.kind import by_control
 from hitl.metrics import expected_accuracy, is_over, summary_of
 from hitl.models.analysis import drift
+from hitl.models.analysis.copied_accounts import count_copies_once
 from hitl.models.analysis.drift import Change
 from hitl.models.analysis.spammers import compare_ways
 from hitl.models.annotators.leave_one_out import Others
@@ -262,6 +263,7 @@ def changes(evidence: Evidence, consensus: Consensus) -> tuple[list[Change | Non
 
     The same as in the profiles of `AnnotatorProfiler`.
     """
+    evidence = count_copies_once(evidence)
     others = Others(evidence, consensus)
     ways = compare_ways(evidence.annotations, others, consensus.annotators.shares)
     found = drift.find_changes(evidence.annotations, others, ways.confusion)

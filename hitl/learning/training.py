@@ -169,6 +169,7 @@ class _TrainingRun:
 
     def run(self, groups: Mapping[Name, str] | None) -> StoredTraining | None:
         """Train the folds that are not stored yet. Return None if there is too little data."""
+        from hitl.models.combine import fit
         from hitl.models.combiner import seen_by
         from hitl.models.learning.classifiers import classifier
         from hitl.models.learning.learned import is_informative, plan_training
@@ -176,7 +177,7 @@ class _TrainingRun:
 
         learn, combine, annotations = self.settings.learn, self.settings.combine, self.evidence.annotations
         method = chosen(combine.method, combine.options, combine.paper)
-        q_nj = method.fit(seen_by(method, self.evidence)).probabilities
+        q_nj = fit(method, seen_by(method, self.evidence)).probabilities
         group_n = None if groups is None else [groups.get(item) for item in annotations.items]
         input_n = learnable_n = None
         if self.inputs is not None:

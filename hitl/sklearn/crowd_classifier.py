@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from hitl.annotations import Annotations, Floats, Name
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.combine import method_of
+from hitl.models.combine import fit, method_of
 from hitl.models.combiner import Combiner
 from hitl.models.learning.classifiers import LOGIT_VARIANCE, EstimatorClassifier
 from hitl.models.learning.learned import NAME, is_informative, out_of_fold, plan_training
@@ -131,13 +131,13 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the consensus of annotators and the classifier, as `hitl.models.Learned` does."""
         evidence, method = Evidence(annotations), method_of(self.method)
         learner = EstimatorClassifier(lambda _: self._new_estimator(), X, "CrowdClassifier")
-        people = method.fit(evidence)
+        people = fit(method, evidence)
         q_nj, everywhere = people.probabilities, np.ones(len(people), dtype=bool)
         training = plan_training(evidence, q_nj, self.folds, self.random_state, learnable_n=everywhere)
         if training is not None and "probabilities" in method.uses:
             p_nj, rows = out_of_fold(learner, training), training.trained_n
             if is_informative(p_nj[rows], q_nj[rows]):
-                return method.fit(replace(evidence, probabilities={NAME: p_nj})), learner
+                return fit(method, replace(evidence, probabilities={NAME: p_nj})), learner
         return people, learner
 
     def _new_estimator(self) -> Any:

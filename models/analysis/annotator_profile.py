@@ -20,6 +20,13 @@ from hitl.evidence import Evidence
 from hitl.formatting import OneLineRepr
 from hitl.models.analysis.agreement import Agreement, agreement, agreement_with_others
 from hitl.models.analysis.communities import Communities, CommunityModel
+from hitl.models.analysis.copied_accounts import (
+    COPIED,
+    CopiedAccounts,
+    can_count_once,
+    copied_accounts,
+    count_copies_once,
+)
 from hitl.models.analysis.drift import Change, alarms, find_changes
 from hitl.models.analysis.information import entropy, information
 from hitl.models.analysis.spammers import ALMOST_ALWAYS, WaysToAnswer, compare_ways
@@ -89,6 +96,8 @@ class AnnotatorProfiles(OneLineRepr):
         drifts: (K,) True for annotators whose change is significant.
         communities: groups of annotators who decide alike.
         agreement: agreement among all annotators.
+        copies: copied accounts.
+        once: True if each group of copied accounts counts once in the consensus and in these figures.
         least_accuracy: accuracy that the project requires of annotators, in [0, 1]; 0 if it requires none.
     """
 
@@ -103,6 +112,8 @@ class AnnotatorProfiles(OneLineRepr):
     drifts: npt.NDArray[np.bool_]
     communities: Communities
     agreement: Agreement
+    copies: CopiedAccounts
+    once: bool = True
     least_accuracy: float = 0.0
 
     @property
@@ -124,8 +135,8 @@ class AnnotatorProfiles(OneLineRepr):
         return np.asarray(active & (2 * many_above > active.sum() - 1))
 
     def needs_training(self, annotator: int) -> bool:
-        """Return True for flagged annotators but those whose only flag is that they have become better."""
-        return any(not flag.startswith(BETTER) for flag in self.flags(annotator))
+        """Return True for flagged annotators but those who have only become better or whose account is copied."""
+        return any(not flag.startswith((BETTER, COPIED)) for flag in self.flags(annotator))
 
     def flags(self, annotator: int) -> list[str]:
         """Return the reasons why an annotator needs review, in words."""
@@ -143,7 +154,7 @@ class AnnotatorProfiles(OneLineRepr):
         if self.drifts[annotator] and change is not None:
             way = BETTER if change.effect > 0 else "worse"
             flags.append(f"{way} over time ({change.before * 100:.0f} to {change.after * 100:.0f} %)")
-        return flags
+        return self.copies.describe(annotator, self.names, once=self.once) + flags
 
     def kinds(self) -> tuple[CommunityProfile, ...]:
         """Return the profiles of the communities, largest first."""
@@ -220,6 +231,9 @@ class AnnotatorProfiler:
             raise BadInput(
                 "the consensus has other items, annotators or classes than the annotations; combine these first"
             )
+        copies, once = copied_accounts(annotations), can_count_once(evidence)
+        evidence = count_copies_once(evidence)
+        annotations = evidence.annotations
         others = Others(evidence, consensus)
         ways = compare_ways(annotations, others, people.shares)
         changes = find_changes(annotations, others, ways.confusion)
@@ -235,6 +249,8 @@ class AnnotatorProfiler:
             alarms(changes),
             self.communities.fit(people, leave_out=pool),
             agreement(annotations),
+            copies,
+            once,
             self.least_accuracy,
         )
 

@@ -15,7 +15,14 @@ NAMES = (
     *("variational_gp",),
 )
 
-OTHERS = ("honesty.stops", "honesty.policy", "scale.many_items", "service.label_studio_pull", "papers")
+OTHERS = (
+    "honesty.stops",
+    "honesty.policy",
+    "honesty.copies",
+    "scale.many_items",
+    "service.label_studio_pull",
+    "papers",
+)
 
 for name in (*(f"bench_{name}" for name in NAMES), *OTHERS):
     print(f"\n== {name}", flush=True)

@@ -12,7 +12,10 @@ import pytest
 from hitl.evidence import Evidence
 from hitl.models import DawidSkene
 from hitl.models.analysis.annotator_profile import AnnotatorProfiler
+from hitl.models.analysis.copied_accounts import copied_accounts
 from hitl.tables.read import read_table
+from hitl.tables.write import write_table
+from tests.bench.honesty.copies import Kind, with_copies
 from tests.command_line import Run
 
 PEOPLE = {"ann": 0.95, "bob": 0.9, "cyd": 0.85, "dee": 0.9, "eve": 0.8, "fay": 0.9}
@@ -55,6 +58,23 @@ def test_the_table_says_who_is_who(run: Run, tables: Path) -> None:
     assert "Group 1: " in out
     assert "People to talk to: 3 of 8 annotators" in out
     assert "worse over time" not in run("annotators", "annotations.csv")[1]
+
+
+def test_copied_accounts_are_named(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    evidence = with_copies(Kind(4, (0.5, 0.85), people=12, items=500).draw(rng), rng, 1, 150)
+    annotations = evidence.annotations
+    write_table(tmp_path / "annotations.csv", annotations.table())
+    (pair,) = copied_accounts(annotations).pairs
+    copy, original = (annotations.annotators[k] for k in (pair.copy, pair.original))
+    code, out, err = run("annotators", "annotations.csv", "--json")
+    assert (code, err) == (0, "")
+    flags = {row["annotator"]: row["flags"] for row in json.loads(out)["annotators"]}
+    expected = f"they agree on {pair.agreed} of 150 shared items, also where they are wrong; they count as one"
+    assert flags[copy] == [f"copies {original} (or both are one person): {expected}"]
+    assert flags[original] == [f"copied by {copy}"]
+    out = " ".join(run("annotators", "annotations.csv")[1].split())
+    assert "People to talk to: 2 of 13 annotators" in out
 
 
 def test_those_to_look_into_come_first_and_rows_limits_the_table(run: Run, tables: Path) -> None:
