@@ -16,11 +16,7 @@ NAMES = (
 )
 
 OTHERS = (
-    "honesty.stops",
-    "honesty.policy",
-    "honesty.copies",
-    "scale.many_items",
-    "service.label_studio_pull",
+    *("honesty.stops", "honesty.policy", "honesty.copies", "scale.many_items", "service.label_studio_pull"),
     "papers",
 )
 
