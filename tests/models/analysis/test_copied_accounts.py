@@ -132,6 +132,7 @@ def test_three_accounts_of_one_person_are_one_group() -> None:
     people = (*crowd.annotators, "second", "third")
     annotations = replace(crowd, item=item, annotator=annotator, label=label, annotators=people)
     found = copied_accounts(annotations)
+    assert len(found.pairs) == 3
     assert found.others(most).tolist() == [20, 21]
     assert found.others(20).tolist() == sorted([most, 21])
     assert {len(found.others(k)) for k in range(20) if k != most} == {0}
@@ -153,10 +154,28 @@ def test_two_people_who_always_agree_are_not_reported() -> None:
 
 
 def test_annotators_without_ids_are_many_people() -> None:
-    annotations = replace(small(), anonymous=0)
+    named = small()
+    rows = np.append(np.arange(len(named)), np.flatnonzero(named.annotator == 0))  # they may label an item twice
+    codes = {name: getattr(named, name)[rows] for name in ("item", "annotator", "label")}
+    annotations = replace(named, **codes, anonymous=0)
     found = copied_accounts(annotations)
+    assert len(found.pairs) > 0
     assert 0 not in {code for pair in found.pairs for code in (pair.copy, pair.original)}
     assert (found.once(annotations).annotator == 0).sum() == (annotations.annotator == 0).sum()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5])
+def test_teams_with_a_rule_of_their_own_are_not_copies(seed: int) -> None:
+    """Each of two teams answers three items in ten by its own rule. Pairs within a team are ordinary pairs here."""
+    rng = np.random.default_rng(seed)
+    truth, unclear = rng.integers(3, size=500), rng.random(500) < 0.3
+    item = np.repeat(np.arange(500), 8)
+    annotator = np.argsort(rng.random((500, 16)), axis=1)[:, :8].ravel()
+    by_rule = (truth[item] + unclear[item] * (annotator % 2)) % 3
+    slips = rng.random(len(item)) > 0.9
+    label = np.where(slips, (by_rule + rng.integers(1, 3, size=len(item))) % 3, by_rule)
+    classes = (0, 1, 2)
+    assert copied_accounts(Annotations(item, annotator, label, range(500), range(16), classes, classes)).pairs == ()
 
 
 def test_the_later_account_is_the_copy() -> None:
