@@ -28,12 +28,12 @@ from hitl.models.registry import combiner
 from tests.bench import results
 from tests.bench.bench_accuracy import GROUPS
 from tests.bench.honesty.crowds import POOLED, real
-from tests.bench.honesty.policy import COLUMNS, SHARES
+from tests.bench.honesty.policy import BATCHES, COLUMNS, SHARES
 
 PAIRS, SHARED, KEPT = 6, 200, (0.96, 0.995)
 
-FOUND, FALSE, PLANS = 10, 20, 25
-"""Crowds of a kind with and without copies, and plans of a replay."""
+FOUND, FALSE = 10, 20
+"""Crowds of a kind with and without copies."""
 
 Codes = npt.NDArray[np.int64]
 
@@ -156,7 +156,7 @@ def gaps(kind: Kind, seed: int) -> Floats:
     rng = np.random.default_rng(seed)
     evidence = with_copies(replace(kind, items=600, labels=8).draw(rng), rng)
     total, judge = len(evidence.annotations), combiner("default")
-    budget = Budget(max(1, round(total / PLANS)), 1.0, min_labels=0, max_labels=2**31 - 1)
+    budget = Budget(max(1, round(total / BATCHES)), 1.0, min_labels=0, max_labels=2**31 - 1)
     track = Replay(judge, budget=budget).run(evidence, seed)
     at = np.round(SHARES * total).astype(int)
     even = spread_evenly(evidence, judge, at.tolist(), np.random.default_rng(seed))
