@@ -14,12 +14,13 @@ Written to `output` (default <folder>/hitl-output/): consensus.csv, order.csv, a
 labels_wanted.csv, added_items.jsonl and gold.csv; the last two are read back. A file is written atomically, and only
 if its content changes.
 
-A table that lost many rows at once may be half-written. The pull then reads new rows and deletes nothing. If the next
-pull finds the files unchanged (by size and modification time), it accepts the missing rows as deleted.
+A table that lost many rows at once may be half-written. The pull then reads new rows and deletes nothing. A later pull
+that finds the files unchanged (by size and modification time) for SETTLED seconds accepts the missing rows as deleted.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -45,19 +46,23 @@ WHAT_IS_READ = (
 )
 _IN_DOUBT = (
     "more than source.max_shrink allows. A file may be half-written, so nothing was deleted; new rows were read. If "
-    "the files stay as they are, the next run deletes the missing rows. To delete them now: "
+    "the files stay like this for ten minutes, the next run after that deletes the missing rows. To delete them now: "
     "`hitl run --accept-deletions`"
 )
 OPERATIONS = ("consensus", "order", "assign", "labels_wanted", "add_items", "gold")
 FEW = 10
 """Number of rows that a table may always lose at once unless it loses all, because small tables are edited by hand."""
+SETTLED = 600.0
+"""Seconds that files must stay the same before missing rows count as deleted: an export or a copy over a network may
+pause for minutes, and a schedule may pull every minute.
+"""
 
 
 class TablesSettings(SourceSettings):
     """Keys of `[source]` for tables: their location and the names of their columns.
 
     If a table has lost more than the share `max_shrink` of its rows since the last run, the missing rows are deleted
-    only after a second pull has found the same files. `trim` ignores spaces around names, and `ignore_case` takes names
+    only once the files have stayed the same for SETTLED seconds. `trim` ignores spaces around names, and `ignore_case` takes names
     that differ only in case as one. `na` lists texts that stand for an empty field. `day_first` says whether 3/1/2026
     is in January.
     """
@@ -95,11 +100,13 @@ class Look:
         rows: number of rows per table when the tables were last accepted.
         classes: classes seen at that time.
         doubted: state of the files (`TableFiles.state`) if they were not accepted, else None.
+        since: when the files were first found in that state, in seconds since the epoch.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
     classes: Sequence[str] = ()
     doubted: str | None = None
+    since: float = 0.0
 
     def lost(self, rows: Mapping[str, int], share: float) -> list[str]:
         """Describe the tables that lost more rows than allowed."""
@@ -223,7 +230,8 @@ class Tables(Connector):
             return
         reading = Reading(files, self._columns)
         answers, rows = reading.answers, reading.counted()
-        is_believed = self._accepts_deletions or (again and look.doubted == state)
+        since = min(look.since, time.time()) if look.doubted == state else time.time()
+        is_believed = self._accepts_deletions or (again and time.time() >= since + SETTLED)
         lost = [] if is_believed else look.lost(rows, self._max_shrink)
         problems = [f"{self._path}: {'; '.join(lost)}: {_IN_DOUBT}"] if lost else []
         self._classes_kept = look.classes if lost else ()
@@ -231,7 +239,9 @@ class Tables(Connector):
             answers = reading.answers_but(1)
         question = reading.question(self._classes_kept)
         self._asked = self._pulled, question
-        self._last = replace(look, doubted=state) if lost else Look(rows, tuple(map(str, question.classes)))
+        self._last = (
+            replace(look, doubted=state, since=since) if lost else Look(rows, tuple(map(str, question.classes)))
+        )
         problems += [*answers.problems, *reading.predictions[1], *reading.doubts(answers)]
         files.present(tables)  # raises if a table was moved away before it was read
         whole = TablePage(reading, answers, self._columns)

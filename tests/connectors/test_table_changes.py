@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hitl import cycle
-from hitl.connectors.tables import Look, Tables
+from hitl.connectors.tables import SETTLED, Look, Tables
 from hitl.platform import PullSummary
 from hitl.store import Store
 from tests.projects import NOON, settings
@@ -135,7 +135,7 @@ def test_a_cycle_over_half_a_file_goes_on(tmp_path: Path, store: Store) -> None:
 
 @pytest.mark.parametrize("second_look", [True, False])
 def test_rows_that_stay_away_or_are_said_to_be_gone_are_deleted(
-    tmp_path: Path, store: Store, second_look: bool
+    tmp_path: Path, store: Store, clock: Clock, second_look: bool
 ) -> None:
     _, first = half(tmp_path)
     pull(store, Tables(tmp_path))
@@ -143,9 +143,14 @@ def test_rows_that_stay_away_or_are_said_to_be_gone_are_deleted(
     connector = Tables(tmp_path)
     if second_look:
         pull(store, connector)
+        clock.now += SETTLED
         file = tmp_path / "annotations.csv"
         os.utime(file, ns=(0, 0))
         assert pull(store, Tables(tmp_path)).deleted == 0, "somebody still writes"
+        for seconds in (1.0, SETTLED - 2):  # as `hitl serve` pulls
+            clock.now += seconds
+            assert "stay like this for ten minutes" in pull(store, Tables(tmp_path)).problems[0]
+        clock.now += 1.0
     else:
         connector.accept_deletions()
     assert pull(store, connector).deleted == 200, "items, and with them their answers"

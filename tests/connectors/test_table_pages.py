@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from hitl import cycle
-from hitl.connectors.tables import Tables
+from hitl.connectors.tables import SETTLED, Tables
 from hitl.platform import Page
 from hitl.store import Store, pages
 from hitl.store.schema import annotation
@@ -135,11 +136,15 @@ def test_the_store_is_as_the_tables_say_whatever_was_cut_short(
             assert stored(store) == stored(fresh)
 
 
-def test_what_a_doubted_pull_has_left_is_looked_at_again(tmp_path: Path, store: Store, rows: list[str]) -> None:
+def test_what_a_doubted_pull_has_left_is_looked_at_again(
+    tmp_path: Path, store: Store, rows: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pull(tmp_path, store)
     write(tmp_path, [row for row in rows if "bob" not in row])
     assert pull(tmp_path, store)[-1].partial
     assert len(stored(store)["7"]) == 2
+    later = time.time() + SETTLED
+    monkeypatch.setattr(time, "time", lambda: later)
     assert not pull(tmp_path, store)[-1].partial
     assert {len(said) for said in stored(store).values()} == {1}
 
