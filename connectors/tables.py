@@ -62,9 +62,9 @@ class TablesSettings(SourceSettings):
     """Keys of `[source]` for tables: their location and the names of their columns.
 
     If a table has lost more than the share `max_shrink` of its rows since the last run, the missing rows are deleted
-    only once the files have stayed the same for SETTLED seconds. `trim` ignores spaces around names, and `ignore_case` takes names
-    that differ only in case as one. `na` lists texts that stand for an empty field. `day_first` says whether 3/1/2026
-    is in January.
+    only once the files have stayed the same for SETTLED seconds. `trim` ignores spaces around names, and `ignore_case`
+    takes names that differ only in case as one. `na` lists texts that stand for an empty field. `day_first` says
+    whether 3/1/2026 is in January.
     """
 
     kind: Literal["tables"] = "tables"
