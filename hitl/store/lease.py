@@ -168,7 +168,10 @@ def acquire(database: Database, project: str, seconds: float, owner: str) -> Lea
             now = connection.execute(sa.select(database.now())).scalar_one()
             if not _is_over(row.owner, row.lease_until - now):
                 kind = _HeldBriefly if ":brief:" in row.owner else Busy
-                raise kind(f"project {project!r} is held by {_described(row.owner, row.lease_until)}. Try again later")
+                raise kind(
+                    f"project {project!r}: another run is in progress ({_process(row.owner)}). The project is free "
+                    f"when it ends, or at {_time(row.lease_until)} if that process has died. Try again then"
+                )
             taken = {"epoch": row.epoch + 1, "owner": owner, "lease_until": now + seconds}
             connection.execute(sa.update(projects).where(mine).values(taken))
     except BaseException:
@@ -202,8 +205,16 @@ def owner_of(pid: int, seconds: float, brief: bool = False) -> str:
 
 
 def _described(owner: str, until: float) -> str:
+    return f"{_process(owner)}, until it ends, or {_time(until)} if that process has died"
+
+
+def _process(owner: str) -> str:
     host, pid = owner.split(":")[:2]
-    return f"{host}, process {pid}, until {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M:%S} UTC or longer"
+    return f"{host}, process {pid}"
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _is_over(owner: str, left: float) -> bool:

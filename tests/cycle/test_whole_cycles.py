@@ -98,7 +98,11 @@ def test_an_annotator_without_new_work_is_told_so(folder: Path, store: Store) ->
 
 
 def test_two_cycles_at_once_are_refused(folder: Path) -> None:
-    with Store(f"sqlite:///{folder}/hitl.db") as store, store.lease("p"), pytest.raises(Busy, match="is held by"):
+    with (
+        Store(f"sqlite:///{folder}/hitl.db") as store,
+        store.lease("p"),
+        pytest.raises(Busy, match="another run is in progress"),
+    ):
         cycle.run(settings(), store, Tables(folder))
     assert state(folder) == {}
 
