@@ -47,6 +47,8 @@ def test_every_line_of_the_log_is_json_with_the_same_keys(tmp_path: Path) -> Non
     secrets = {"HITL_WEBHOOK_SECRET": SECRET, "HITL_WEBHOOK_SECRE": "slip"}
     with serving(tmp_path, "serve", "--json", secrets=secrets) as (address, said, process):
         first = [json.loads(line) for line in said.splitlines()]
+        login = {"name": first[1]["user"], "password": first[1]["password"]}
+        assert httpx.post(f"{address}/login", data=login).status_code == 303
         for name in (first[1]["user"], "a password?"):
             assert httpx.post(f"{address}/login", data={"name": name, "password": "wrong"}).status_code == 401
         assert httpx.get(f"{address}/nothing?secret=1").status_code == 404
@@ -64,7 +66,8 @@ def test_every_line_of_the_log_is_json_with_the_same_keys(tmp_path: Path) -> Non
     logins = [(line["level"], line["client"], line["user"]) for line in lines if line["event"] == "login failed"]
     assert logins == [("warning", "127.0.0.1", "admin"), ("warning", "127.0.0.1", None)]
     requests = [(line["level"], line["path"], line["client"]) for line in lines if line["event"] == "request"]
-    assert requests[2:4] == [("info", "/nothing", "127.0.0.1"), ("warning", "/webhook/p", "127.0.0.1")]
+    assert next(line for line in lines if line["event"] == "request")["caller"] == first[1]["user"]
+    assert requests[3:5] == [("info", "/nothing", "127.0.0.1"), ("warning", "/webhook/p", "127.0.0.1")]
     said = {line["event"]: line for line in lines}
     assert said["ready"]["loading"] == []
     assert said["webhook without readable JSON counts as a hint"]["project"] == "p"

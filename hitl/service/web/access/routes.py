@@ -75,6 +75,7 @@ async def login(request: Request, name: Text = "", password: Text = "", next: Te
         return page
     except WrongLogin as error:
         return _login_page(request, next, str(error), 401)
+    request.state.caller = await run_in_threadpool(accounts_of(request).in_session, begun)  # for the log
     return await _with_session(request, own_path(next), begun)
 
 
