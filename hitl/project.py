@@ -20,8 +20,8 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, cast
 
-from hitl.errors import BadInput, BadSettings, PlatformError
-from hitl.formatting import expected_fields
+from hitl.errors import BadInput, BadSettings, PlatformError, StoreError
+from hitl.formatting import expected_fields, masked
 from hitl.platform import id_in
 
 if TYPE_CHECKING:
@@ -92,10 +92,16 @@ def recalled(connector: Connector, store: Store, project: str) -> Connector:
 def store_url(url: str, folder: Path) -> str:
     """Resolve a relative SQLite file against the folder of hitl.toml, and create the file's folder.
 
-    The folder of an absolute path is not created, because a mistyped path must not become an empty project.
+    The folder of an absolute path is not created, because a mistyped path must not become an empty project. Raises
+    BadSettings if the address is malformed.
     """
-    prefix = "sqlite:///"
-    if not url.startswith(prefix):
+    from hitl.store.database import parse
+
+    try:
+        parse(url)
+    except StoreError as error:
+        raise BadSettings(f"store (or HITL_STORE) is {masked(url)!r}: {error}") from None
+    if not url.startswith(prefix := "sqlite:///"):
         return url
     file = folder / url[len(prefix) :]
     if not Path(url[len(prefix) :]).is_absolute():
@@ -171,7 +177,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     first = None if whole is None else store.labels(project, whole, names)
     items = CheckedNames.unchecked(store.key_column(project)) if first is None else cast("CheckedNames", first.items)
     if not items:
-        raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
+        raise store.no_items(project)
     files = _model_files(settings, store, questions)
     features = stored_features(settings, store, cast("tuple[str, ...]", items))
     linked = graph_of(settings, store, items, features)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -26,8 +28,17 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:  # a file that cannot be written, a full disk
-        show.error(f"{error.filename or 'file'}: {error.strerror or error}")
+        show.error(_in_words(error))
         sys.exit(74)
+
+
+def _in_words(error: OSError) -> str:
+    """Say which file failed and why, and what to do if it may not be read or written."""
+    if not isinstance(error.filename, str):
+        return f"{error.filename or 'file'}: {error.strerror or error}"
+    path, may_not = Path(error.filename).absolute(), error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    fix = f"; check the permissions of the file and of the folder {path.parent}" if may_not else ""
+    return f"{path}: {error.strerror or error}{fix}"
 
 
 class _Lines(logging.Handler):

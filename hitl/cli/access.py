@@ -139,6 +139,9 @@ def create_token(
         show.error(f"{name}: {_in_words(wanted, project)}. Store the token now: it is shown only once")
 
 
+tokens.command("add", hidden=True)(grouped(create_token))  # as `hitl users add`
+
+
 @command(tokens, "list")
 def list_tokens(where: Where, as_json: Json = False) -> None:
     """Show all API tokens, without their secrets."""

@@ -262,8 +262,11 @@ def _cycle_lines(report: CycleReport, settings: Settings, counts: Mapping[str, i
 
 
 def _unchanged_lines(report: Unchanged) -> Iterator[str]:
-    when = f"{report.last.recorded_at:%Y-%m-%d %H:%M} UTC"
-    yield f"nothing has changed since run {report.last.number} ({when}), so its results still hold"
+    last = f"run {report.last.number} ({report.last.recorded_at:%Y-%m-%d %H:%M} UTC)"
+    if report.pulled.problems:
+        yield f"nothing new was pulled, but there are problems; the results are those of {last}"
+    else:
+        yield f"nothing has changed since {last}, so its results still hold"
     if report.receipts:
         yield _pushed(report)
 

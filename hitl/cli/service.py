@@ -177,6 +177,9 @@ def serve(
     """Serve web pages and an API for projects, items, annotators, models and plans.
 
     SIGTERM or SIGINT stops it. It serves plain HTTP: if others can reach it, put an HTTPS server in front.
+
+    For monitoring: /healthz, /readyz, and /metrics with a token of `hitl tokens create NAME --role viewer`. The first
+    start logs a one-time password, unless `hitl users add NAME --role admin` was run before.
     """
     from hitl.service import log
 

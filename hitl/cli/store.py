@@ -29,10 +29,12 @@ def backup(
     """
     from hitl.store import archive
 
-    path = file / f"hitl-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip" if file.is_dir() else file
-    if not path.suffix and not path.exists():  # a missing folder "backups/" must not become a file of that name
-        raise BadInput(f"{path}: no such folder; create it, or name a file such as {path}.zip")
     url = url_of_store(config)
+    if not file.suffix and not file.exists():  # a folder: "backups/" must not become a file of that name
+        if not file.absolute().parent.is_dir():
+            raise BadInput(f"{file}: its folder {file.absolute().parent} does not exist; create it first")
+        file.mkdir()
+    path = file / f"hitl-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip" if file.is_dir() else file
     with show.progress(as_json) as progress:
         made = archive.backup(url, path, force=force, progress=progress)
     _show(path, made, f"wrote {path}:", as_json)

@@ -40,7 +40,8 @@ def event(logger: logging.Logger, name: str, level: int = logging.INFO, **fields
 def run(name: str, project: str, figures: Mapping[str, Any]) -> None:
     """Log an event of a run (see `hitl.service.loop.Tell`)."""
     logged = {key: figures[key] for key in RUN_FIELDS if figures.get(key) is not None}
-    event(_runs, name, RUN_LEVELS.get(name, logging.INFO), project=project, **logged)
+    usual = logging.WARNING if logged.get("problems") else logging.INFO
+    event(_runs, name, RUN_LEVELS.get(name, usual), project=project, **logged)
 
 
 @contextmanager

@@ -127,6 +127,7 @@ class ProjectLoop(threading.Thread):
     ) -> None:
         super().__init__(name=f"hitl {project.name}", daemon=True)  # a fit cannot be stopped midway, only abandoned
         self.project, self.unread = project, ""  # why the last pull failed
+        self._problems: tuple[str, ...] = ()  # of the last pull between runs
         # For Prometheus: pulls between runs. Times are in seconds, 0 before the first pull.
         self.figures = dict.fromkeys(("pulls_total", "failures_total", "pull_seconds", "pulled_timestamp_seconds"), 0.0)
         self._store, self._told, self._shown = project.store, tell, progress
@@ -270,7 +271,7 @@ class ProjectLoop(threading.Thread):
             self._look_at = clock() + timedelta(seconds=self.project.schedule.poll)
         start = time.monotonic()
         try:
-            self._pull()
+            problems = self._pull()
             new = self._new_annotations() if self._counts else 0
         except (HitlError, OSError) as error:
             self._look_failed(error)
@@ -278,6 +279,9 @@ class ProjectLoop(threading.Thread):
         took = time.monotonic() - start
         self._failed_looks, self._blind = 0, None
         self._reached("")
+        if problems and problems != self._problems:
+            _log.warning("%s: the last pull found problems: %s", self.project.name, "; ".join(problems[:PROBLEMS]))
+        self._problems = problems
         self.figures["pulls_total"] += 1
         self.figures |= {"pull_seconds": took, "pulled_timestamp_seconds": time.time()}
         self._not_before = clock() + timedelta(seconds=max(GAP, took))
@@ -291,11 +295,11 @@ class ProjectLoop(threading.Thread):
         connector = connector_of(self.project.settings.source, self.project.config.parent)
         return recalled(connector, self._store, self.project.name)
 
-    def _pull(self) -> None:
+    def _pull(self) -> tuple[str, ...]:
         if self._counts:
             self._require_same_name(load(self.project.config))
         with self._store.lease(self.project.name, seconds=lease_seconds(self._connector), brief=True) as lease:
-            pull(lease, self._store, self._connector, self._progress)
+            return pull(lease, self._store, self._connector, self._progress).problems
 
     def _new_annotations(self) -> int | None:
         """Return by how much the number of annotations has changed since the last run. None: unknown, treat as news."""

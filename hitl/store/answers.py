@@ -7,6 +7,7 @@ snapshot, then read only the rows of items with a newer revision.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -116,6 +117,19 @@ class AnswerStore(Leased):
         """
         return self.answers(project, question).table()
 
+    def no_items(self, project: str) -> BadInput:
+        """Return the error that no items are stored, and what to do before or after the first pull."""
+        query = sa.select(projects.c.source).where(projects.c.project == project, projects.c.cursor.is_not(None))
+        source = self.database.scalar(query)
+        if source is None:
+            return BadInput(
+                f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform"
+            )
+        return BadInput(
+            f"project {project!r}: no items stored; the last pull found none in {json.loads(source)}. Add items there "
+            "(a table that has only a header needs rows), then `hitl run`"
+        )
+
     def labels(
         self, project: str, question: Question, names: Mapping[str, str], items: CheckedNames | None = None
     ) -> Annotations:
@@ -127,7 +141,7 @@ class AnswerStore(Leased):
         """
         answers = self.answers(project, question.name)
         if not len(answers.keys):
-            raise BadInput(f"project {project!r}: no items stored; run `hitl pull` first, or add items on the platform")
+            raise self.no_items(project)
         if items is not None and not answers.keys.equals(items.column):
             raise BadInput(f"project {project!r}: items changed while they were read; try again")
         annotator, label, time, duration = (_one(answers.rows.column(name)) for name in COLUMNS)

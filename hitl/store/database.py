@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import threading
 import time
@@ -274,7 +275,8 @@ class Database:
             raise BadInput(f"{self.name}: text that is not valid Unicode cannot be stored: {error.reason}") from None
 
     def _sentence(self, text: str, *, connecting: bool) -> str:
-        text = " ".join(self.without_secrets(text).split()) or "no reason given"
+        text = re.sub(r"(?<=\w)\s*\n\s*(?=[A-Z])", ". ", self.without_secrets(text))  # libpq puts sentences on lines
+        text = " ".join(text.split()) or "no reason given"
         if self.postgres:
             hint = " Is the server running, and are host, database, user and password right?" if connecting else ""
             return f"{self.name}: {text.rstrip('.')}{hint and ('' if text.endswith('?') else '.' + hint)}"

@@ -18,6 +18,7 @@ import pytest
 
 from hitl import cycle
 from hitl.errors import BadInput, BadSettings, Busy, Refused, StoreError, Unreachable
+from hitl.platform import PullSummary
 from hitl.project import opened
 from hitl.service import log
 from hitl.service import loop as loops
@@ -161,6 +162,25 @@ def test_a_scheduled_cycle_that_finds_nothing_new_is_told(tmp_path: Path, capsys
     assert "run done in 0.5 s" in first
     assert second.endswith("p: nothing has changed (checked in 0.5 s): 0 operations, 0 changes")
     assert json.loads(third)["unchanged"] is True
+    with log.lines(True):
+        teller(True)("done", "p", {**said, "problems": ["a table is cut"]})
+    assert json.loads(capsys.readouterr().err)["level"] == "warning"
+
+
+def test_problems_of_a_look_are_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    project(tmp_path)
+    monkeypatch.setattr(loops, "pull", lambda *_: PullSummary(problems=("a table is cut",)))
+    followed = Loops(projects_of([tmp_path / "hitl.toml"]), lambda *_: None, runs=False, follows=True)
+    (loop,) = followed.loops
+    while loop.figures["pulls_total"] < 3:
+        loop.hint()
+        loop.turn()
+    followed.stop()
+    assert [(line.levelname, line.getMessage()) for line in caplog.records] == [
+        ("WARNING", "p: the last pull found problems: a table is cut")
+    ]
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,7 @@ def test_a_damaged_schema(store: Store) -> None:
         ("sqlite://", "cannot be in 'sqlite'; expected sqlite:///"),
         ("hitl.db", "is malformed; expected sqlite:///"),
         ("mysql://root:s3cret@host/db", "cannot be in 'mysql'"),
-        (f"postgresql://me:{URL_SECRET}@127.0.0.1:1/db", "Is the server running"),
+        (f"postgresql://me:{URL_SECRET}@127.0.0.1:1/db", r"refused\. Is the server running[^?]*\?$"),
     ],
 )
 def test_what_cannot_be_opened(tmp_path: Path, url: str, message: str) -> None:

@@ -83,6 +83,7 @@ def test_tokens_from_making_to_revoking(call: Run, accounts: Accounts) -> None:
     assert secret not in listed
     ids = {token["name"]: token["id"] for token in json.loads(listed)["tokens"]}
     assert set(ids) == {"ci", "etl"}
+    assert call("tokens", "add", "ops", "--role", "viewer")[0] == 0, "as `hitl users add`"
     assert ids["ci"] in call("tokens", "list")[1]
     assert call("tokens", "revoke", ids["ci"])[1] == f"revoked {ids['ci']}\n"
     assert accounts.with_token(secret) is None
@@ -165,6 +166,6 @@ def test_proxies_are_named_by_addresses() -> None:
 
 @pytest.mark.parametrize("group", ["users", "tokens"])
 def test_each_command_has_an_example(call: Run, group: str) -> None:
-    for command in getattr(commands, group).registered_commands:
+    for command in [one for one in getattr(commands, group).registered_commands if not one.hidden]:
         out = " ".join(call(group, command.name, "--help")[1].split())
         assert f"hitl {group} {command.name}" in out.partition("Example")[2]
