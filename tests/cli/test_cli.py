@@ -114,7 +114,7 @@ BAD_PROJECTS = [
         "does not belong in a file",
     ),
     (["run"], 'name = "x"\n[source]\nkind = "label-studio"\nproject = 1\n', 78, "HITL_LABEL_STUDIO_TOKEN is not set"),
-    (["run"], 'name = "x"\nstore = "mysql://x"\n[source]\nkind = "tables"\npath = "."\n', 74, "mysql"),
+    (["run"], 'name = "x"\nstore = "mysql://x"\n[source]\nkind = "tables"\npath = "."\n', 78, "mysql"),
     (["plan"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "no items stored; run `hitl pull` first"),
     (["combine"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "no items stored"),
     (["report"], 'name = "x"\n[source]\nkind = "tables"\npath = "."\n', 65, "no items stored"),
