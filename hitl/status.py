@@ -75,6 +75,7 @@ class Status:
         missed: the run that should have started since the last one, or None.
         unfinished: True if a push was cut short and no process is writing now.
         changed_since: True if a pull has changed stored data since the last run.
+        due: when the next run is due by `[schedule]`, or None if there is no schedule or no last run.
     """
 
     project: str
@@ -91,6 +92,7 @@ class Status:
     missed: Missed | None = None
     unfinished: bool = False
     changed_since: bool = False
+    due: datetime | None = None
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -119,6 +121,7 @@ class Status:
             "pending_kinds": dict(self.pending),
             "running": self.running,
             "failed": None if failure is None else {**asdict(failure), "at": failure.at.isoformat(timespec="seconds")},
+            "due": self.due and self.due.isoformat(timespec="seconds"),
             "missed": missed and {"due": missed.due.isoformat(timespec="seconds"), "schedule": missed.schedule},
             "unfinished_push": self.unfinished,
             "changed_since": self.changed_since,
@@ -156,6 +159,7 @@ def status_of(
         missed_by(settings.schedule, times, now) if running is None else None,
         running is None and store.push_unfinished(name),
         store.changed_since_run(name),
+        due_after(settings.schedule, times, now),
     )
 
 
@@ -174,10 +178,15 @@ def last_of(times: Iterable[datetime | None], now: float) -> datetime | None:
     return max((each for each in times if each is not None and each.timestamp() <= now + SLACK), default=None)
 
 
+def due_after(schedule: ScheduleSettings, times: Iterable[datetime | None], now: float) -> datetime | None:
+    """Return when the run after the last of these times is due, or None."""
+    last = last_of(times, now)
+    return None if last is None else schedule.next_after(last)
+
+
 def missed_by(schedule: ScheduleSettings, times: Iterable[datetime | None], now: float) -> Missed | None:
     """Return the run that should have started since the last of these times, or None."""
-    last = last_of(times, now)
-    due = None if last is None else schedule.next_after(last)
+    due = due_after(schedule, times, now)
     if due is None or now <= due.timestamp() + SLACK:
         return None
     every = schedule.every

@@ -44,6 +44,8 @@ def words(status: Status) -> list[str]:
         )
     if last is not None:
         lines.append(_cycle(last, now))
+        if status.due is not None and status.missed is None:
+            lines.append(f"The next run is due at {status.due.astimezone(UTC):%Y-%m-%d %H:%M} UTC.")
         if status.changed_since:
             lines.append("Annotations or items have changed since; the next run includes them.")
         elif status.looked_at is not None and status.looked_at > last.recorded_at:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -25,7 +26,12 @@ def words(served: Served) -> str:
 
 def test_what_has_moved_since_the_last_cycle(tmp_path: Path) -> None:
     config = served_crowd(tmp_path / "p", small())
+    with config.open("a") as file:
+        file.write('\n[schedule]\nevery = "9h"\n')
     with serving(config) as served:
+        assert re.search(
+            r"Run 1 was (just now|.* ago) \(20.* UTC\)\. The next is due at 20\S+ \S+ UTC\.", words(served)
+        )
         assert "has changed by" not in words(served)
         assert "have changed since the last run" not in words(served)
         with (config.parent / "labels" / "annotations.csv").open("a") as file:
