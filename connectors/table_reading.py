@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -254,6 +254,21 @@ class Reading:
         models = Counter(f"{MODELS}{row.model}" for row in self.predictions[0])
         items = 0 if self.items is None else self.items.num_rows
         return {"annotations": self.answers.table.num_rows, "items": items, "truth": len(self.gold), **models}
+
+    def new_classes(self, answers: Answers, former: Collection[str]) -> list[str]:
+        """Return a warning for each class that is new and has one label: a typo, or a file that is cut."""
+        of = self._of
+        if of.classes or self.marks_parts or not former or of.label not in answers.table.column_names:
+            return []
+        labels = answers.table.column(of.label)
+        usual, items = {None, "", *former, *of.abstain}, answers.table.column(of.item)
+        single = [row["values"] for row in labels.value_counts().to_pylist() if row["counts"] == 1]
+        item_of = {name: items[labels.to_pylist().index(name)].as_py() for name in single if name not in usual}
+        return [
+            f"annotations: new class {name!r} (1 label, item {item!r}); if it is a typo, or the file is cut there, fix "
+            "it, or name the classes in hitl.toml: source.classes"
+            for name, item in item_of.items()
+        ]
 
     def doubts(self, answers: Answers) -> list[str]:
         """Return warnings about columns that are not read, and about names in any table that may be misspelled."""

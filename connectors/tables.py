@@ -139,6 +139,7 @@ class Tables(Connector):
     def open(cls, settings: TablesSettings, folder: Path) -> Tables:
         """Return the tables that `[source]` of a hitl.toml in `folder` names."""
         named = settings.model_dump(exclude={"kind", "path", "output"})
+        folder = folder.absolute()  # messages name files in full, whatever the working folder
         output = None if settings.output is None else folder / settings.output
         return cls(folder / settings.path, output=output, **named)
 
@@ -242,6 +243,7 @@ class Tables(Connector):
         self._last = (
             replace(look, doubted=state, since=since) if lost else Look(rows, tuple(map(str, question.classes)))
         )
+        problems += [] if lost else reading.new_classes(answers, look.classes)
         problems += [*answers.problems, *reading.predictions[1], *reading.doubts(answers)]
         files.present(tables)  # raises if a table was moved away before it was read
         whole = TablePage(reading, answers, self._columns)

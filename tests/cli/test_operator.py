@@ -71,3 +71,26 @@ def test_a_malformed_store_names_the_setting(
     assert code == 78
     assert f"store (or HITL_STORE) is '{address.replace('s3cret', '***')}'" in one_line(err)
     assert "expected sqlite:///folder/hitl.db or postgresql://" in one_line(err)
+
+
+def test_a_new_class_of_a_single_label_is_said_once(run: Run, project: Path) -> None:
+    """As of a file that was cut within its last label."""
+    assert run("run")[0] == 0
+    with (project / "annotations.csv").open("a") as file:
+        file.write("cut,ann,ca")
+    said = [one_line(run("run")[2]) for _ in range(2)]
+    assert ["new class 'ca' (1 label, item 'cut')" in each for each in said] == [True, False]
+
+
+def test_a_file_is_named_in_full_wherever_the_command_runs(run: Run, project: Path) -> None:
+    with (project / "annotations.csv").open("a") as file:
+        file.write('"cut,ann\n')
+    _, out, err = run("run")
+    assert f"{project}/annotations.csv" in one_line(out + err)
+
+
+def test_status_says_when_the_next_run_is_due(run: Run, project: Path) -> None:
+    with (project / "hitl.toml").open("a") as file:
+        file.write('\n[schedule]\nevery = "1h"\n')
+    assert run("run")[0] == 0
+    assert "The next run is due at 20" in run("status")[1]
