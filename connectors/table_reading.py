@@ -261,9 +261,10 @@ class Reading:
         if of.classes or self.marks_parts or not former or of.label not in answers.table.column_names:
             return []
         labels = answers.table.column(of.label)
-        usual, items = {None, "", *former, *of.abstain}, answers.table.column(of.item)
-        single = [row["values"] for row in labels.value_counts().to_pylist() if row["counts"] == 1]
-        item_of = {name: items[labels.to_pylist().index(name)].as_py() for name in single if name not in usual}
+        usual = {None, "", *former, *of.abstain}
+        single = {row["values"] for row in labels.value_counts().to_pylist() if row["counts"] == 1} - usual
+        rows = zip(labels.to_pylist(), answers.table.column(of.item).to_pylist(), strict=True) if single else ()
+        item_of = {name: item for name, item in rows if name in single}
         return [
             f"annotations: new class {name!r} (1 label, item {item!r}); if it is a typo, or the file is cut there, fix "
             "it, or name the classes in hitl.toml: source.classes"
