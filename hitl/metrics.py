@@ -25,6 +25,7 @@ from hitl.annotations import Floats, places_of
 from hitl.crew import Budget, Crew
 from hitl.formatting import counted
 from hitl.models.analysis.audited_agreement import AuditedAgreement
+from hitl.models.analysis.explanations import explanations
 from hitl.plan import DoneItems, Plan
 
 DIGITS = 6
@@ -93,7 +94,8 @@ def questions_of(
 
     Its keys: items; done, with reasons; known; stuck, the open items that no one is left to answer, and the unlabeled
     among them; asked, the other open items with a waiting question; below, the items below the target, open or at the
-    label limit; lower, a target that would finish a good part of the stuck ones, and how many; the expected accuracy.
+    label limit; lower, a target that would finish a good part of the stuck ones, and how many; the expected accuracy;
+    explanations, sentences where labels alone cannot decide.
     """
     asked_n, named_n = np.zeros((2, len(pool.items)), dtype=bool)
     asked_n[list(places_of(pool.items, {ask.item for ask in plan.asks}).values())] = True
@@ -116,6 +118,7 @@ def questions_of(
             "below": int(part.below.sum()),
             "lower": _lower_target(confidence_n, pool.budget.target_confidence),
             "expected": asdict(part.expected),
+            "explanations": [told for _, consensus in part if (told := explanations(consensus))],
         }
     return questions
 
@@ -278,6 +281,8 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
             lines.append(_accuracy(expected))
         if not expected.checked and not metrics.get("corrected", True):
             lines.append(TOO_SURE)
+        for name, one in questions.items():
+            lines += [f"{name}: {told}" if len(questions) > 1 else told for told in one.get("explanations", ())]
         if metrics.get("audit"):
             audit = AuditedAgreement(**metrics["audit"])
             lines.append(

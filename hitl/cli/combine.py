@@ -122,10 +122,12 @@ def combine(
 
 
 def _files(given: Given) -> Combined:
+    from hitl.models.analysis.explanations import explanations
     from hitl.tables.write import with_source
 
     evidence = given.evidence()
     consensus = given.consensus(evidence)
+    ambiguity = explanations(consensus)
     confidence = float(consensus.confidence.mean())
     data = {
         "items": len(consensus.items),
@@ -135,8 +137,10 @@ def _files(given: Given) -> Combined:
         "confidence": confidence,
         "temperatures": consensus.temperatures,
         "fit": shard.fit_summary(consensus.fit),
+        "explanations": ambiguity,
     }
     lines = [str(evidence), f"{consensus.fit}; mean confidence {confidence:.3f}"]
+    lines += [ambiguity] if ambiguity else []
     tables = {"": with_source(consensus.table(), consensus.fit)}, {"": annotator_table(consensus)}
     return Combined(data, lines, *tables, {"": "Consensus"}, consensus)
 

@@ -2,9 +2,10 @@
 
 `hitl.design_effect` defines it. Items are predicted by labels, class shares, and models.
 
-Let P be the probability that annotators err together at all (`uneven_errors`). Without ground truth, rho is
-rho_0 = EXPECTED P, and the shift is 0. With known truth, ln rho and the shift b (J,) are maximum a posteriori estimates
-on the items with ground truth, each predicted by confusion matrices that did not learn from it:
+Let P be the probability that annotators err together at all, and e the expected excess of their correlation if they do
+(`replicas`). Without known truth, rho is rho_0 = P (UNTRACED_RHO + e), and the shift is 0. With known truth, ln rho and
+the shift b (J,) are maximum a posteriori estimates on the items of known truth, each predicted by confusion matrices
+that did not learn from it:
 
     ln rho ~ N(ln rho_0, s^2)      s^2 = SPREAD^2 + (ln P)^2      b_j ~ N(0, SHIFT^2)
 
@@ -13,10 +14,10 @@ independence uses the means of the Dirichlet matrices, which is exact for an ite
 exp E ln pi, one answer of a new annotator among ten options would be certain.) `echo` is 1 because annotators were
 learned from one another.
 
-With models of informativeness k (`observed_outputs`), rho_0 = k BESIDE_MODELS + (1 - k) EXPECTED P. In place of P, s^2
-has the ratio of rho_0 to its value at P = 1. The shift is b_j ~ N(0, (SHIFT (1 - k))^2). The residual temperature is
-1 + k (t - 1) with t that of the pool (`inference.unsupervised_pool`). The models act as one more annotator of an item
-and replace the echo.
+With models of informativeness k (`observed_outputs`), rho_0 = k BESIDE_MODELS + (1 - k) P (UNTRACED_RHO + e). In place
+of P, s^2 has the ratio of rho_0 to its value at P = 1. The shift is b_j ~ N(0, (SHIFT (1 - k))^2). The residual
+temperature is 1 + k (t - 1) with t that of the pool (`inference.unsupervised_pool`). The models act as one more
+annotator of an item and replace the echo.
 """
 
 from __future__ import annotations
@@ -35,17 +36,14 @@ from hitl.design_effect import SMALLEST, DesignEffect
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import confusion_from
 from hitl.models.annotators.mean_rows import at_labels, messages
-from hitl.models.dependence.uneven_errors import crowd_counts, together_by
-from hitl.models.inference.em import Beliefs
-from hitl.models.inference.engine import Rows, Shards, Sums
+from hitl.models.dependence.replicas import Dependence
+from hitl.models.inference.engine import Rows
 from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
 from hitl.models.numerics import kernels
 from hitl.models.priors.calibrated import RESIDUAL
 
-EXPECTED = 0.35
-"""rho of annotators who err together. On public crowds, complete and with labels left out, the log loss is best at .45
-(at .40 to .50 if any one group of crowds is left out) and the calibration error at .35 (tests.bench.bench_honesty).
-"""
+UNTRACED_RHO = 0.3
+"""rho of annotators who err together without an excess over replicas."""
 
 BESIDE_MODELS = 0.4
 SPREAD, SHIFT = 0.7, 1.0
@@ -89,33 +87,24 @@ class KnownItems(Rows):
     labels_n: npt.NDArray[np.int64]
     predicted_n: npt.NDArray[np.bool_]
 
-
-def of_annotators(
-    shards: Shards, beliefs: Beliefs, alpha_kjl: Floats, share_j: Floats, outputs: Outputs
-) -> DesignEffect:
-    """Estimate the effect of a fit that learned Dirichlet posteriors (K, J, L), class shares (J,) and beliefs.
-
-    Ground truth in the evidence, which that fit has used, correct rho and set the shift.
-    """
-    counts_lj, n_known = shards.total(partial(_crowd, beliefs=beliefs))
-    known = shards.total(partial(held_out, alpha_kjl=alpha_kjl, share_j=share_j, outputs=outputs))
-    return by_crowd(counts_lj, outputs, known if n_known else None)
+    def log_probability(self, effect: DesignEffect) -> float:
+        """Return the log probability of the known truths under this effect, in nats."""
+        q_nj = effect.temper(self.log_q_nj, self.labels_n, self.predicted_n)
+        return float(np.log(np.maximum(q_nj[np.arange(self.truth_n.size), self.truth_n], SMALLEST)).sum())
 
 
-def _crowd(evidence: Evidence, beliefs: Beliefs) -> Sums:
-    """Return counts (J, J) of the crowd (`uneven_errors.crowd_counts`), and the number of items with ground truth."""
-    return Sums((crowd_counts(evidence, beliefs(evidence)), int(evidence.known.sum())))
-
-
-def by_crowd(counts_lj: Floats, outputs: Outputs, known: KnownItems | None) -> DesignEffect:
-    """Estimate the effect from the counts of the crowd and, unless `known` is None, from `held_out` items."""
-    chance, informativeness = together_by(counts_lj), outputs.informativeness
-    expected, together = (informativeness * BESIDE_MODELS + (1 - informativeness) * EXPECTED * p for p in (chance, 1.0))
+def of_crowd(dependence: Dependence, outputs: Outputs, known: KnownItems | None, n_classes: int) -> DesignEffect:
+    """Estimate the effect from how annotators err together and, unless `known` is None, from `held_out` items."""
+    informativeness = outputs.informativeness
+    expected, together = (
+        informativeness * BESIDE_MODELS + (1 - informativeness) * p * (UNTRACED_RHO + dependence.excess)
+        for p in (dependence.chance, 1.0)
+    )
     begun = DesignEffect(expected, echo=1.0, residual=outputs.residual)
     if known is None:
         return begun
     spread = float(np.hypot(SPREAD, np.log(expected / together)))
-    sd = np.array([spread, *np.full(len(counts_lj), SHIFT * (1 - informativeness))])
+    sd = np.array([spread, *np.full(n_classes, SHIFT * (1 - informativeness))])
     loss = partial(_loss, known=known, begun=begun, sd=sd)
     theta = sd * minimize(loss, np.zeros(sd.size), jac=True, method="L-BFGS-B").x
     return replace(begun, rho=expected * float(np.exp(theta[0])), shift=theta[1:])

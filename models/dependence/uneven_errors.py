@@ -10,12 +10,9 @@ that mislead from every class to all others alike cannot be detected this way.
               errors of class j ~ Dirichlet(h / (J - 1))      and in what they are mistaken for
     even      c_j = c,  errors of class j each 1 / (J - 1)
 
-    P(together) = P0 B / (P0 B + 1 - P0)       B = Bayes factor of uneven against even
-
 with g and h drawn independently from `UNEVENNESS`. The counts are expected counts over all annotators. An item of
 unknown truth with m labels counts (m - 2) / m of its labels, because two are spent on its class and on whether the
-first is right. So a table with at most two labels per item carries no information, and P stays P0. However even errors
-are, P is at least LEAST.
+first is right. So a table with at most two labels per item carries no information.
 
 The targets of errors are compared among classes with at least LEAST_RIGHT right labels. A class that annotators never
 name, or name only by accident, has no items. That no errors go there would look uneven, but carries no information.
@@ -26,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import expit, gammaln, logit, logsumexp
+from scipy.special import gammaln, logsumexp
 
 from hitl.annotations import Floats
 from hitl.evidence import Evidence
@@ -34,27 +31,11 @@ from hitl.models.numerics import kernels
 from hitl.models.numerics.kernels import Rows
 from hitl.models.numerics.votes import labels_of_a_class
 
-BEFOREHAND = 0.9
-"""P0, the prior probability of uneven errors: nineteen of twenty public crowds with named annotators have them."""
-
-LEAST = 0.12
-"""Minimum of P: evenly distributed errors may still be shared, and nothing would show it."""
-
 LEAST_RIGHT = 1.0
 """Minimum expected number of right labels of a class. With less than one, nothing shows that it has items."""
 
 UNEVENNESS = np.array([3.0, 10.0, 30.0, 100.0])
 """Values of g and h, in labels: from very uneven to nearly even."""
-
-
-def together(evidence: Evidence, q_nj: Floats) -> float:
-    """Return the probability that annotators err together, in [LEAST, 1], by beliefs (N, J)."""
-    return together_by(crowd_counts(evidence, q_nj))
-
-
-def together_by(counts_lj: Floats) -> float:
-    """Return the probability that annotators err together from `crowd_counts`, which add up over shards."""
-    return max(float(expit(logit(BEFOREHAND) + log_bayes_factor(counts_lj))), LEAST)
 
 
 def crowd_counts(evidence: Evidence, q_nj: Floats) -> Floats:

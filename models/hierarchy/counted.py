@@ -19,7 +19,7 @@ from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.annotators.confusion import Confusion
-from hitl.models.hierarchy.skills import Skills
+from hitl.models.hierarchy.skills import ROWS, Skills
 from hitl.models.inference import em
 from hitl.models.inference.engine import Additive, PerShard, Shards, Sums
 from hitl.models.inference.loop import Expected
@@ -160,6 +160,30 @@ class WeighedShares(Shares):
         return kernels.totals(q_nj, self.weight_n)
 
 
+@dataclass(frozen=True, eq=False)
+class GivenShares(WeighedShares):
+    """Class shares that are given, and not learned."""
+
+    def learn(self, statistics: Floats) -> Self:
+        """Return the same shares."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """One of two explanations of the same labels; see `hierarchical_dawid_skene`.
+
+    Attributes:
+        anchor: weight w of agreeing votes in the counts, in [0, 1).
+        recalls: strength of the prior that holds the crowd's recalls together, in labels; None: learned.
+        share_j: (J,) given class shares; None: learned.
+    """
+
+    anchor: float
+    recalls: float | None = ROWS
+    share_j: Floats | None = None
+
+
 WeighedOf = Callable[[Evidence], Weighed]
 """A shard -> its labels with their weights."""
 
@@ -170,7 +194,7 @@ class Counted:
 
     Attributes:
         shards: the evidence.
-        anchor: weight w of the votes, in [0, 1).
+        reading: the explanation of the labels.
         outputs: the models, over no items.
         weight: overall weight u, in [0, 1].
         weighed: function: shard -> its labels with their weights.
@@ -178,18 +202,18 @@ class Counted:
     """
 
     shards: Shards
-    anchor: float
+    reading: Reading
     outputs: Outputs
     weight: float
     weighed: WeighedOf
     tally: Tally
 
     @classmethod
-    def of(cls, shards: Shards, anchor: float, outputs: Outputs) -> Self:
+    def of(cls, shards: Shards, reading: Reading, outputs: Outputs) -> Self:
         """Count the votes of all shards."""
         weight = shards.total(Pairs.of).weight(outputs.informativeness)
         weighed = shards.once(partial(Weighed.of, weight=weight, informativeness=outputs.informativeness))
-        return cls(shards, anchor, outputs, weight, weighed, shards.total(partial(_tally, weighed=weighed)))
+        return cls(shards, reading, outputs, weight, weighed, shards.total(partial(_tally, weighed=weighed)))
 
     def first(self, first: em.Beliefs) -> tuple[Expected, Floats]:
         """Return the expectations by first beliefs, and (L, J) counts of lone labels."""
@@ -202,24 +226,28 @@ class Counted:
 
     def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Skills:
         """Learn the hierarchy from expected counts (K, L, J), which are anchored first, and from lone labels (L, J)."""
-        return Skills.learned(self.anchored(counts), accuracy, lone_lj)
+        return Skills.learned(self.anchored(counts), accuracy, lone_lj, self.reading.recalls)
 
     def anchored(self, counts_klj: Floats) -> Floats:
         """Return (K, L, J) anchored counts: (1 - w) times the counts by beliefs plus w times the counts by votes."""
-        learned_klj: Floats = self.anchor / (1 - self.anchor) * self.tally.votes_klj
+        anchor = self.reading.anchor
+        learned_klj: Floats = anchor / (1 - anchor) * self.tally.votes_klj
         learned_klj += counts_klj
-        learned_klj *= 1 - self.anchor
+        learned_klj *= 1 - anchor
         return learned_klj
 
     def pseudo_counts(self, skills: Skills) -> Floats:
         """Return (K, L, J) pseudo-counts to add to the counts by beliefs: votes and prior, divided by 1 - w."""
-        pseudo_klj: Floats = self.anchor * self.tally.votes_klj
+        pseudo_klj: Floats = self.reading.anchor * self.tally.votes_klj
         pseudo_klj += skills.prior_klj
-        pseudo_klj /= 1 - self.anchor
+        pseudo_klj /= 1 - self.reading.anchor
         return pseudo_klj
 
     def shares(self) -> WeighedShares:
         """Return the class shares before any belief is known, over no items."""
+        given_j = self.reading.share_j
+        if given_j is not None:
+            return GivenShares(given_j, np.zeros(given_j.size), np.empty(0))
         return shares_before(self.tally, np.empty(0), self.outputs.informativeness, self.outputs.share_j)
 
     def run_em(

@@ -48,7 +48,7 @@ from hitl.models.annotators import confusion
 from hitl.models.annotators.dirichlet_confusion import learned_concentration
 from hitl.models.annotators.mean_rows import messages
 from hitl.models.combiner import array_bytes, used_shards
-from hitl.models.hierarchy.counted import Counted, Left, Pairs, Weighed, least_labels, shares_before
+from hitl.models.hierarchy.counted import Counted, Left, Pairs, Reading, Weighed, least_labels, shares_before
 from hitl.models.hierarchy.shared_error_fit import fit_shared_errors, has_few_labels_for_its_classes
 from hitl.models.hierarchy.skills import CROWD
 from hitl.models.inference import em, warm_start
@@ -112,14 +112,24 @@ class HierarchicalDawidSkene:
         return array_bytes(evidence.annotations, *((0, 26) if few else (10, 14)))
 
     def fitted(self, shards: Shards, start: Consensus | None) -> tuple[Consensus, em.Beliefs]:
-        """Fit to shards. Also return the beliefs of a shard at the end of the fit."""
+        """Fit the first reading to shards. Also return the beliefs of a shard at the end of the fit."""
         began = time.perf_counter()
         outputs = Outputs.learned(shards, weigh=weights_per_item)
         if shards.table is not None and has_few_labels_for_its_classes(shards.annotations):
             return self._with_shared_errors(shards.table, outputs.on(shards.table), began)
-        counted = Counted.of(shards, self._anchor(shards.annotations), outputs)
-        prior = counted.shares()
-        before: em.Beliefs = shards.once(partial(self._first, start=start, outputs=outputs))
+        first: em.Beliefs = shards.once(partial(self._first, start=start, outputs=outputs))
+        return self._fitted(shards, Reading(self._anchor(shards.annotations)), outputs, first, began)
+
+    def freed(self, shards: Shards, fitted: Consensus | None, first: em.Beliefs, share_j: Floats) -> Consensus:
+        """Fit the second reading, with shares (J,), from first beliefs, with the models of the first; None: without."""
+        outputs = Outputs.none(share_j.size) if fitted is None else Outputs.of(shards.tables[0], fitted)
+        return self._fitted(shards, Reading(0.0, None, share_j), outputs, first, time.perf_counter())[0]
+
+    def _fitted(
+        self, shards: Shards, reading: Reading, outputs: Outputs, first: em.Beliefs, began: float
+    ) -> tuple[Consensus, em.Beliefs]:
+        counted = Counted.of(shards, reading, outputs)
+        prior, before = counted.shares(), first
         expected, lone_lj = counted.first(before)
         skills = counted.skills(expected.counts_klj, lone_lj, self.accuracy)
         for _ in range(ROUNDS):

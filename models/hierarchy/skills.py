@@ -68,10 +68,12 @@ class Skills:
     rows: float
 
     @classmethod
-    def learned(cls, counts_klj: Floats, expected: float, lone_lj: Floats) -> Skills:
+    def learned(cls, counts_klj: Floats, expected: float, lone_lj: Floats, recalls: float | None = ROWS) -> Skills:
         """Learn from expected counts (K, L, J), and from counts of lone labels (L, J), which inform about the crowd.
 
-        `expected`: accuracy expected before any label is seen, in (0, 1).
+        Args:
+            expected: accuracy expected before any label is seen, in (0, 1).
+            recalls: strength G of the prior of the crowd's recalls, in labels; None: learned.
         """
         options, classes = lone_lj.shape
         of_classes = counts_klj[:, :classes]
@@ -80,7 +82,11 @@ class Skills:
         right = right_k.sum() + lone_lj.trace()  # no option beyond the classes is right
         accuracy = (CROWD * expected + right) / (CROWD + total_k.sum() + lone_lj[:classes].sum())
         accuracy = float(min(max(accuracy, 1 / options + EDGE), 1 - EDGE))
-        crowd_lj = _crowd_rows(counts_klj.sum(axis=0) + lone_lj, accuracy)
+        counts_lj = counts_klj.sum(axis=0) + lone_lj
+        if recalls is None:
+            right_j, said_j = counts_lj[:classes].diagonal(), counts_lj.sum(axis=0)
+            recalls = strength(beta_binomial(np.full(classes, accuracy), right_j, said_j), USUAL_ALIKE)
+        crowd_lj = recalled(counts_lj, accuracy, recalls)
         hit_j = crowd_lj.diagonal() / crowd_lj[:classes].sum(axis=0)
         mix_kj = said_kj + 1e-9
         expected_k = np.clip(mix_kj @ hit_j / mix_kj.sum(axis=1), EDGE, 1 - EDGE)
@@ -92,11 +98,14 @@ class Skills:
         return cls(accuracy, rows * crowd_lj.T, mean_klj, alike, rows)
 
 
-def _crowd_rows(counts_lj: Floats, accuracy: float) -> Floats:
-    """Return (L, J) the crowd's chances of answers for each class. Columns sum to 1 and are largest at the diagonal."""
+def recalled(counts_lj: Floats, accuracy: float, strength: float) -> Floats:
+    """Return (L, J) the crowd's chances of answers for each class. Columns sum to 1 and are largest at the diagonal.
+
+    The recall of each class is Beta with `strength` labels at this accuracy.
+    """
     classes = counts_lj.shape[1]
     right_j, wrong_lj = counts_lj[:classes].diagonal(), counts_lj + 1  # one error for each other option
-    hit_j = (ROWS * accuracy + right_j) / (ROWS + counts_lj.sum(axis=0))
+    hit_j = (strength * accuracy + right_j) / (strength + counts_lj.sum(axis=0))
     np.fill_diagonal(wrong_lj[:classes], 0.0)
     rows_lj: Floats = wrong_lj * (1 - hit_j) / wrong_lj.sum(axis=0)
     np.fill_diagonal(rows_lj[:classes], np.maximum(hit_j, rows_lj.max(axis=0)))

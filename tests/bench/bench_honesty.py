@@ -8,8 +8,8 @@ are means over its seeds, then over sets. `gap` is accuracy less majority vote's
 is confidence less accuracy; ECE over clip(n / 20, 5, 15) equal-mass bins. `--peers` instead compares crowd-kit's
 aggregators with the default on the same labels (`honesty.peers`; `make bench-peers`).
 
-It cannot be tuned to: the fractions and seeds are fixed, and the one constant that was chosen on these sets, EXPECTED,
-is chosen again without each group and scored on that group (`honesty.left_out`).
+It cannot be tuned to: the fractions and seeds are fixed, and a constant that was chosen on these sets, UNTRACED_RHO, is
+chosen again without each group and scored on that group (`honesty.left_out`).
 
 Intervals: how often the true accuracy of a project, of the items whose truth is recorded, is in the interval that the
 same items expect; and how often the share of right answers of an annotator with ten labels or more on such items is in
@@ -32,7 +32,7 @@ from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from tests.bench import results
 from tests.bench.honesty import peers
-from tests.bench.honesty.crowds import INDEPENDENT, REAL, SIMULATED, THINNED, WHOLE, Source, often, sources
+from tests.bench.honesty.crowds import INDEPENDENT, LATER, REAL, SIMULATED, THINNED, WHOLE, Source, often, sources
 from tests.bench.honesty.left_out import left_out
 from tests.bench.honesty.scored import FIGURES, KNOWN, METHODS, TEMPERED, Row, beside, scored, scored_with_known
 
@@ -103,7 +103,39 @@ def bars(rows: Sequence[Row]) -> list[results.Bar]:
         loss, least = ours["log loss"].mean(), bayes["log loss"].mean()
         claim = "independent: log loss at most VB-IBCC's + 0.005"
         found.append((claim, f"{loss:.4f} / {least:.4f}", bool(loss <= least + 0.005)))
-    return found + unbeaten(rows)
+    return found + of_later(sets) + unbeaten(rows)
+
+
+def of_later(sets: pd.DataFrame) -> list[results.Bar]:
+    """The bars on kinds of crowds that an audit found to fail."""
+    found: list[results.Bar] = []
+    there = set(sets.index.droplevel("set"))
+
+    def figure(kind: str, labels: str, method: str, name: str) -> float:
+        return float(sets.loc[(kind, labels, method), name].mean())
+
+    if ("overlooked", "3", "default") in there:
+        ours, vote, bayes = (figure("overlooked", "3", m, "accuracy") for m in ("default", "majority", "vb-ibcc"))
+        claim = "overlooked, 3 labels: at least 40 % of the way from majority to VB-IBCC"
+        found.append((claim, f"{ours:.3f} of {vote:.3f} to {bayes:.3f}", ours >= vote + 0.4 * (bayes - vote)))
+        for labels in ("3", "5", WHOLE):
+            ours, bayes = (figure("overlooked", labels, m, "log loss") for m in ("default", "vb-ibcc"))
+            claim = f"overlooked, {labels} labels: log loss at most VB-IBCC's"
+            found.append((claim, f"{ours:.4f} / {bayes:.4f}", ours <= bayes))
+    if ("hard negatives", "3", "default") in there:
+        for labels, points in (("3", 2.0), ("5", 2.0), (WHOLE, 2.0), (KNOWN, 0.5)):
+            claim = f"hard negatives, {labels} labels: at most {points:g} points below majority"
+            found.append(results.at_least(claim, 100 * figure("hard negatives", labels, "default", "gap"), -points))
+    for kind, labels, most in (
+        ("confused", "5", 0.05),
+        ("confused", WHOLE, 0.03),
+        ("misleading", WHOLE, 0.08),
+        ("misleading", KNOWN, 0.04),
+    ):
+        if (kind, labels, "default") in there:
+            claim = f"{kind}, {labels} labels: |confidence - accuracy|"
+            found.append(results.at_most(claim, abs(figure(kind, labels, "default", "over")), most))
+    return found
 
 
 def unbeaten(rows: Sequence[Row]) -> list[results.Bar]:
@@ -169,9 +201,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, seeds=5, sets=(), peers=False, workers=2)
     crowds = sources(options.sets or None, 1 if options.peers else options.seeds)
     recorded = [source for source in crowds if source.kind == REAL]
+    later = [source for source in crowds if source.kind in LATER]
     if options.peers:
         return peers.compare(recorded, options.workers, options.save)
-    jobs = ((scored, often(crowds)), (scored_with_known, recorded))
+    jobs = ((scored, often(crowds)), (scored_with_known, [*recorded, *later]))
     rows = [row for work, some in jobs for found in results.side_by_side(work, some, options.workers) for row in found]
     intervals = [row for found in results.side_by_side(covered, crowds, options.workers) for row in found]
     table, figures = tables(by_set(rows))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from hitl.models.dependence.design_effect import EXPECTED
+from hitl.models.dependence.design_effect import UNTRACED_RHO
 from tests.bench.honesty.crowds import REAL
 from tests.bench.honesty.scored import COLUMNS, TEMPERED, Row
 
@@ -42,7 +42,7 @@ def left_out(rows: Sequence[Row]) -> tuple[list[str], dict[str, Any]]:
     figures = pd.DataFrame([[chosen[group], *pair] for group, pair in pairs.items()], list(pairs), NAMES)
     lines = ["", "mean over real groups by rho    log loss     ECE"]
     lines += [f"{rho:31.2f}{loss[rho].mean():9.4f}{error[rho].mean():8.4f}" for rho in TEMPERED.values()]
-    as_set = f"with {EXPECTED}"
+    as_set = f"with {UNTRACED_RHO}"
     lines += ["", f"{'left out':24s}{'rho by the others':>18s}{'log loss':>10s}{as_set:>11s}{'ECE':>9s}{as_set:>11s}"]
     mean = figures.mean()
     for group, row in (*figures.iterrows(), ("mean over groups", mean)):

@@ -14,13 +14,14 @@ from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
 from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
-from hitl.models.dependence.design_effect import EXPECTED, independent
+from hitl.models.default import DEPENDENCE
+from hitl.models.dependence.design_effect import independent
 from hitl.models.registry import combiner
 from tests.bench.honesty.crowds import REAL, Source
 
 METHODS = ("majority", "weighted-majority", "vb-ibcc", "default")
 TEMPERED: Mapping[str, float] = {f"rho {rho:g}": rho for rho in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)}
-"""The default with another constant than EXPECTED, as if it were a method."""
+"""The default with another constant than UNTRACED_RHO, as if it were a method."""
 N_KNOWN = 30
 KNOWN = f"{N_KNOWN} known"
 FIGURES = ("accuracy", "log loss", "ECE", "over")
@@ -53,13 +54,14 @@ def scored(source: Source) -> list[Row]:
 
 
 def tempered(consensus: Consensus, bare: Evidence, rho: float) -> Floats:
-    """Return (N, J) beliefs of the default if EXPECTED were rho: the same fit with another correction.
+    """Return (N, J) beliefs of the default if UNTRACED_RHO were rho: the same fit with another correction.
 
-    Without known truth the design effect's rho is EXPECTED times the probability that annotators err together.
+    Without known truth the design effect's rho is P (UNTRACED_RHO + e), by which P and e the consensus says.
     """
     alpha_kjl = consensus.annotators.concentration
     assert alpha_kjl is not None
-    effect = DesignEffect(rho * consensus.design_effect.rho / EXPECTED, echo=1.0)
+    chance, excess, _ = consensus.parameters[DEPENDENCE]
+    effect = DesignEffect(chance * (rho + excess), echo=1.0)
     return independent(bare.annotations, alpha_kjl, consensus.class_shares).tempered(effect)
 
 
@@ -74,7 +76,8 @@ def scored_with_known(source: Source) -> list[Row]:
     rows: list[Row] = []
     for method in ("majority", "default"):
         q_nj = combiner(method).fit(replace(evidence, truth=truth)).probabilities[rest]
-        where = KNOWN, source.group, source.name, KNOWN, source.seed, method
+        kind = KNOWN if source.kind == REAL else source.kind
+        where = kind, source.group, source.name, KNOWN, source.seed, method
         rows.append((*where, *figures(q_nj, evidence.truth[rest])))
     return rows
 

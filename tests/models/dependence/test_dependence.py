@@ -16,9 +16,8 @@ from scipy.special import logsumexp
 from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
 from hitl.models.dependence import design_effect
-from hitl.models.dependence.design_effect import EXPECTED, Independent, independent
-from hitl.models.dependence.uneven_errors import together
-from hitl.models.inference.engine import Table
+from hitl.models.dependence.design_effect import UNTRACED_RHO, Independent, held_out, independent
+from hitl.models.dependence.replicas import Dependence
 from hitl.models.inference.observed_outputs import Outputs
 from tests import oracles
 from tests.dependent_labels import CROWDS, everywhere, labels_of, plain_log_posterior, some_crowd, table
@@ -37,14 +36,14 @@ EFFECTS = {
 of_any_size = pytest.mark.parametrize("effect", EFFECTS.values(), ids=EFFECTS)
 
 
-def of_annotators(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, q_nj: Floats) -> DesignEffect:
+TOGETHER = Dependence(0.8, 0.05)
+
+
+def of_crowd(evidence: Evidence, alpha_kjl: Floats, share_j: Floats, together: Dependence = TOGETHER) -> DesignEffect:
     """The effect of a table, without models."""
-    return design_effect.of_annotators(Table(evidence), lambda _: q_nj, alpha_kjl, share_j, Outputs(None, share_j))
-
-
-def beliefs_for(evidence: Evidence, seed: int = 0) -> Floats:
-    shape = evidence.annotations.n_items, evidence.annotations.n_classes
-    return np.random.default_rng(seed).dirichlet(np.ones(shape[1]), size=shape[0])
+    outputs = Outputs(None, share_j)
+    known = held_out(evidence, alpha_kjl, share_j, outputs) if evidence.known.any() else None
+    return design_effect.of_crowd(together, outputs, known, share_j.size)
 
 
 def posterior(seed: int = 0) -> Independent:
@@ -86,25 +85,23 @@ def plain_held_out(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -> Fl
     return np.array(rows)
 
 
-def plain_objective(
-    evidence: Evidence, alpha_kjl: Floats, share_j: Floats, q_nj: Floats
-) -> tuple[Callable[[Floats], float], float]:
+def plain_objective(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -> tuple[Callable[[Floats], float], float]:
     """Log posterior of (ln rho, b) given the known items, up to a constant; and the rho expected without truth."""
     known = np.flatnonzero(evidence.known)
     labels = [len(labels_of(evidence.annotations, n)) for n in known]
     held_out = plain_held_out(evidence, alpha_kjl, share_j)
-    chance = together(evidence, q_nj)
-    spread = np.sqrt(0.7**2 + np.log(chance) ** 2)
+    rho = TOGETHER.chance * (UNTRACED_RHO + TOGETHER.excess)
+    spread = np.sqrt(0.7**2 + np.log(TOGETHER.chance) ** 2)
 
     def log_posterior(theta: Floats) -> float:
-        value = stats.norm.logpdf(theta[0], np.log(EXPECTED * chance), spread) + stats.norm.logpdf(theta[1:]).sum()
+        value = stats.norm.logpdf(theta[0], np.log(rho), spread) + stats.norm.logpdf(theta[1:]).sum()
         for row, n, m in zip(held_out, known, labels, strict=True):
             if m:
                 log_q = row / (1 + m * np.exp(theta[0])) + theta[1:]
                 value += log_q[evidence.truth[n]] - logsumexp(log_q)
         return float(value)
 
-    return log_posterior, EXPECTED * chance
+    return log_posterior, rho
 
 
 # -- the design effect ---------------------------------------------------------------------------------------
@@ -172,9 +169,8 @@ def test_the_posterior_takes_the_means_of_the_matrices(shape: dict[str, Any]) ->
 @pytest.mark.parametrize("name", ["plain", "an anonymous pool", "items without labels"])
 def test_without_truth_rho_is_what_is_expected_of_people_who_err_together(name: str) -> None:
     evidence, alpha_kjl, share_j = some_crowd(CROWDS[name])
-    q_nj = beliefs_for(evidence)
-    found = of_annotators(evidence, alpha_kjl, share_j, q_nj)
-    assert (found.rho, found.echo) == (EXPECTED * together(evidence, q_nj), 1)
+    found = of_crowd(evidence, alpha_kjl, share_j)
+    assert (found.rho, found.echo) == (pytest.approx(0.8 * (0.3 + 0.05)), 1)
     assert (found.residual, found.shift) == (1, None)
 
 
@@ -192,9 +188,8 @@ def test_known_items_are_judged_by_what_the_others_taught(shape: dict[str, Any])
 @pytest.mark.parametrize("name", ["plain", "two classes", "items without labels", "an anonymous pool", "everything"])
 def test_rho_and_shift_are_the_best_that_a_search_of_its_own_finds(name: str) -> None:
     evidence, alpha_kjl, share_j = some_crowd(CROWDS[name], known=0.6, seed=2)
-    q_nj = beliefs_for(evidence)
-    objective, expected = plain_objective(evidence, alpha_kjl, share_j, q_nj)
-    found = of_annotators(evidence, alpha_kjl, share_j, q_nj)
+    objective, expected = plain_objective(evidence, alpha_kjl, share_j)
+    found = of_crowd(evidence, alpha_kjl, share_j)
     theta = np.append(np.log(found.rho), found.shift)
     assert np.abs(theta[1:]).max() > 0.02
     assert abs(theta[0] - np.log(expected)) > 0.02
@@ -215,15 +210,14 @@ def judged(said: Ints, truth: Ints, told: Ints) -> tuple[DesignEffect, DesignEff
     alpha_kjl = oracles.counts(annotations, q_nj) + 0.5
     evidence = Evidence(annotations, truth=told)
     unknown = replace(evidence, truth=np.full(truth.size, -1, np.int32))
-    without, with_it = (of_annotators(e, alpha_kjl, share_j, q_nj) for e in (unknown, evidence))
+    without, with_it = (of_crowd(e, alpha_kjl, share_j) for e in (unknown, evidence))
     return without, with_it
 
 
 def test_known_items_nobody_labeled_say_nothing() -> None:
     evidence, alpha_kjl, share_j = some_crowd({"unlabeled": 6})
-    q_nj = beliefs_for(evidence)
     told = np.where(np.arange(40) >= 34, 0, -1).astype(np.int32)
-    found = of_annotators(replace(evidence, truth=told), alpha_kjl, share_j, q_nj)
-    without = of_annotators(evidence, alpha_kjl, share_j, q_nj)
+    found = of_crowd(replace(evidence, truth=told), alpha_kjl, share_j)
+    without = of_crowd(evidence, alpha_kjl, share_j)
     assert found.rho == pytest.approx(without.rho)
     np.testing.assert_array_equal(found.shift, 0)

@@ -16,18 +16,18 @@ from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import Budget, Crew
 from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
-from hitl.models import PLEM, DefaultCombiner, HierarchicalDawidSkene
+from hitl.models import PLEM, DefaultCombiner
 from hitl.models.dependence.design_effect import (
     BESIDE_MODELS,
-    EXPECTED,
     SHIFT,
     SPREAD,
+    UNTRACED_RHO,
     Independent,
     KnownItems,
     beliefs_for_gain,
-    by_crowd,
+    of_crowd,
 )
-from hitl.models.dependence.uneven_errors import BEFOREHAND
+from hitl.models.dependence.replicas import Dependence
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.models.priors.calibrated import RESIDUAL
 from tests import oracles
@@ -62,13 +62,13 @@ def test_rho_and_shift_beside_models_are_the_best_that_a_search_of_its_own_finds
     rng = np.random.default_rng(2)
     log_q_nj, labels_n = 3 * rng.normal(size=(20, 3)) + 2 * np.eye(3)[truth[:20]], rng.integers(1, 5, size=20)
     known = KnownItems(log_q_nj, truth[:20], labels_n, rng.random(20) < 0.6)
-    found = by_crowd(np.zeros((3, 3)), outputs, known)
-    begun = by_crowd(np.zeros((3, 3)), outputs, None)
+    found = of_crowd(Dependence(0.9, 0.06), outputs, known, 3)
+    begun = of_crowd(Dependence(0.9, 0.06), outputs, None, 3)
     assert begun.rho == pytest.approx(
-        outputs.informativeness * BESIDE_MODELS + (1 - outputs.informativeness) * EXPECTED * BEFOREHAND
+        outputs.informativeness * BESIDE_MODELS + (1 - outputs.informativeness) * 0.9 * (UNTRACED_RHO + 0.06)
     )
     assert (begun.echo, begun.residual) == (1, outputs.residual)
-    most = outputs.informativeness * BESIDE_MODELS + (1 - outputs.informativeness) * EXPECTED
+    most = outputs.informativeness * BESIDE_MODELS + (1 - outputs.informativeness) * (UNTRACED_RHO + 0.06)
     spread, sd = np.hypot(SPREAD, np.log(begun.rho / most)), SHIFT * (1 - outputs.informativeness)
 
     def cost(theta: Floats) -> float:
@@ -127,7 +127,8 @@ def test_each_alone_is_the_pool_to_a_root_and_people_in_full() -> None:
 def test_the_gain_of_an_answer_is_that_of_independent_voices() -> None:
     """Else items that many have answered would be asked about again and again."""
     evidence, _ = simulated(7, 60, 2)
-    corrected, raw = DefaultCombiner(0.8).fit(evidence), HierarchicalDawidSkene(accuracy=0.8).fit(evidence)
+    corrected = DefaultCombiner(0.8).fit(evidence)
+    raw = corrected.judging(corrected.items, beliefs_for_gain(evidence, corrected))
     budget = Budget(open_questions=20, target_confidence=1.0)
     asked = [ExpectedGain().plan([(evidence, c)], Crew(()), budget).asks for c in (corrected, raw)]
     assert [ask.item for ask in asked[0]] == [ask.item for ask in asked[1]]

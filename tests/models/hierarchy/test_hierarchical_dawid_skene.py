@@ -16,7 +16,7 @@ from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models import HierarchicalDawidSkene, MajorityVote
 from hitl.models.annotators.confusion import Confusion
-from hitl.models.hierarchy.counted import SHARES, Counted, spread
+from hitl.models.hierarchy.counted import SHARES, Counted, Reading, spread
 from hitl.models.hierarchy.skills import Skills
 from hitl.models.inference import em
 from hitl.models.inference.engine import Table
@@ -57,7 +57,7 @@ def plain_weights(evidence: Evidence) -> Floats:
 
 
 def weights(evidence: Evidence, anchor: float) -> Floats:
-    return Counted.of(Table(evidence), anchor, Outputs.of(evidence)).weighed(evidence).weight_n
+    return Counted.of(Table(evidence), Reading(anchor), Outputs.of(evidence)).weighed(evidence).weight_n
 
 
 def plain_votes(evidence: Evidence) -> Floats:
@@ -84,7 +84,7 @@ def plain_agreement(evidence: Evidence) -> Floats:
 @everywhere
 def test_counts_are_weighed_and_anchored_at_agreeing_votes(shape: dict[str, Any]) -> None:
     evidence = some(shape)
-    counted, weight_n = Counted.of(Table(evidence), 0.3, Outputs.of(evidence)), plain_weights(evidence)
+    counted, weight_n = Counted.of(Table(evidence), Reading(0.3), Outputs.of(evidence)), plain_weights(evidence)
     np.testing.assert_allclose(weights(evidence, 0.3), weight_n)
     q_nj = np.random.default_rng(1).dirichlet(np.ones(evidence.annotations.n_classes), size=30)
     by_beliefs = oracles.counts(evidence.annotations, q_nj * weight_n[:, None]).transpose(0, 2, 1)
@@ -98,7 +98,7 @@ def test_counts_are_weighed_and_anchored_at_agreeing_votes(shape: dict[str, Any]
 def test_pseudo_counts_and_counts_make_the_posterior_that_is_reported(shape: dict[str, Any]) -> None:
     """Rows learned from beliefs beside the pseudo-counts are those of prior and anchored counts."""
     evidence = some(shape)
-    counted = Counted.of(Table(evidence), 0.3, Outputs.of(evidence))
+    counted = Counted.of(Table(evidence), Reading(0.3), Outputs.of(evidence))
     counts_klj = counted.weighed(evidence).by(voted(evidence))
     skills = counted.skills(counts_klj, counted.weighed(evidence).lone(voted(evidence)), 0.75)
     found = np.exp(Confusion.expected(counted.pseudo_counts(skills)).learn(counts_klj).log_pi_klj)
@@ -119,7 +119,9 @@ def test_shares_begin_near_even_over_the_classes_in_use(shape: dict[str, Any]) -
         for u, row in zip(weight_n, votes_nj, strict=True):
             expected[j] += (1 - u) * row[j] / max(row.sum(), 1)
     assert votes_nj.any(axis=0).all()
-    np.testing.assert_allclose(Counted.of(Table(evidence), 0.3, Outputs.of(evidence)).shares().smoothing, expected)
+    np.testing.assert_allclose(
+        Counted.of(Table(evidence), Reading(0.3), Outputs.of(evidence)).shares().smoothing, expected
+    )
 
 
 def test_known_truth_counts_in_full_and_a_lone_label_not_at_all() -> None:
@@ -131,7 +133,7 @@ def test_known_truth_counts_in_full_and_a_lone_label_not_at_all() -> None:
 @everywhere
 def test_the_hierarchy_is_learned_from_anchored_counts_and_lone_labels(shape: dict[str, Any]) -> None:
     evidence = some(shape)
-    a, counted = evidence.annotations, Counted.of(Table(evidence), 0.3, Outputs.of(evidence))
+    a, counted = evidence.annotations, Counted.of(Table(evidence), Reading(0.3), Outputs.of(evidence))
     q_nj = np.random.default_rng(2).dirichlet(np.ones(a.n_classes), size=30)
     lone_lj = np.zeros((a.n_options, a.n_classes))
     for n, votes in enumerate(plain_votes(evidence)):
@@ -162,7 +164,7 @@ def weighed_log_posterior(
 
 def climbed(evidence: Evidence, anchor: float, iterations: int) -> tuple[Any, Floats, Floats]:
     """One climb from the votes with the hierarchy held, (K, J, L) pseudo-counts of the rows and (J,) of the shares."""
-    counted = Counted.of(Table(evidence), anchor, Outputs.of(evidence))
+    counted = Counted.of(Table(evidence), Reading(anchor), Outputs.of(evidence))
     skills = counted.skills(
         counted.weighed(evidence).by(voted(evidence)), counted.weighed(evidence).lone(voted(evidence)), 0.75
     )

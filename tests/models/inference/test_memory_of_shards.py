@@ -13,7 +13,7 @@ from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, DefaultCombiner, HierarchicalDawidSkene
 from hitl.models.hierarchy import hierarchical_dawid_skene
-from hitl.models.inference import unsupervised_pool
+from hitl.models.inference import sample, unsupervised_pool
 from hitl.models.inference.engine import Shards
 
 ITEMS, ANNOTATORS, CLASSES = 2000, 20, 3
@@ -59,6 +59,7 @@ def test_a_fit_of_many_shards_holds_as_much_as_one_of_few(
     method: Any, models: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unsupervised_pool, "ENOUGH", 1000)
+    monkeypatch.setattr(sample, "ITEMS", 100)
     monkeypatch.setattr(hierarchical_dawid_skene, "ROUNDS", 2)
     monkeypatch.setattr(hierarchical_dawid_skene, "STEPS", 2)
     method.fit(Shards(Drawn(1, models)))
