@@ -14,9 +14,13 @@ from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models.default import DefaultCombiner
-from hitl.models.dependence.design_effect import UNTRACED_RHO
+from hitl.models.default import DEPENDENCE, READINGS, DefaultCombiner
+from hitl.models.dependence.design_effect import UNTRACED_RHO, independent
 from hitl.models.dependence.replicas import dependence
+from hitl.models.hierarchy.crowd_shares import averaged_shares
+from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
+from hitl.models.inference.engine import Table
+from hitl.models.inference.sample import Sample
 from hitl.models.majority import MajorityVote
 from hitl.models.numerics.votes import answered
 from hitl.models.vb_ibcc import VBIBCC
@@ -147,6 +151,28 @@ def test_a_single_label_an_item_makes_nobody_look_perfect(n_classes: int) -> Non
     assert found.annotators.accuracy.max() < 0.75
     assert low.max() < 0.5
     assert (high > 0.78).all()
+
+
+@pytest.mark.parametrize("labels", [3, 6])
+def test_the_parameters_of_both_readings_are_averaged_by_what_is_measured(labels: int) -> None:
+    evidence, _, _ = simulated(3, 400, 0.75, hard=0.25, n_labels=labels)
+    shards, method = Table(evidence), HierarchicalDawidSkene()
+    found = DefaultCombiner().fit(evidence)
+    chance, excess, weight = found.parameters[DEPENDENCE]
+    assert weight == pytest.approx(chance * min(1, 0.25 + 2.5 * excess))
+    assert found.design_effect.rho == pytest.approx(chance * (UNTRACED_RHO + excess))
+    first, beliefs = method.fitted(shards, None)
+    sample = Sample.of(evidence, beliefs)
+    share_j = averaged_shares(sample.votes(4), sample.q_nj, first.class_shares)
+    second = method.freed(shards, first, beliefs, share_j)
+    for name in ("concentration", "prior", "shares"):
+        one, other = (getattr(each.annotators, name) for each in (first, second))
+        np.testing.assert_allclose(getattr(found.annotators, name), weight * one + (1 - weight) * other, rtol=1e-9)
+    labels_jj = found.parameters[READINGS]
+    assert labels_jj.sum() == 400
+    ours = [independent(evidence.annotations, c.annotators.concentration, c.class_shares) for c in (first, second)]
+    a, b = (each.log_q0_nj.argmax(axis=1) for each in ours)
+    np.testing.assert_array_equal(labels_jj, [[((a == i) & (b == j)).sum() for j in range(4)] for i in range(4)])
 
 
 # -- what it says of people ----------------------------------------------------------------------------------
