@@ -1,4 +1,4 @@
-"""A platform that asks two questions about each item: all agree about the tone, and nobody about the stars."""
+"""A platform that asks two questions about each item: all agree about the tone, and at most two about the stars."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class TwoQuestions(Connector):
         for n, key in enumerate(keys):
             tone = ("good", "bad")[n % 2]
             for who in self._is.people if n < self._is.answered else ():
-                said = {"tone": tone, "stars": str(Random(key + who).randint(1, 5))}
+                like = "ann" if who == "bob" and n % 2 else who
+                said = {"tone": tone, "stars": str(Random(key + like).randint(1, 5))}
                 rows += (
                     AnnotationRow(f"{key} {who}", key, asked.name, who, said[asked.name], "answer", STAMP, STAMP)
                     for asked in self.questions()

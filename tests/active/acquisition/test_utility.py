@@ -16,7 +16,7 @@ from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Budget, Crew
 from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence
-from hitl.models import PLEM, DefaultCombiner, HierarchicalDawidSkene
+from hitl.models import PLEM, DefaultCombiner
 from hitl.models.dependence.design_effect import beliefs_for_gain, residual_temperature
 from tests.active.test_policy import judged, one_answer
 from tests.pools_of_models import simulated
@@ -84,7 +84,9 @@ def test_beside_models_gains_are_by_models_that_are_as_sure_as_they_are_alone() 
     voice_nj[few.item] += np.log(plain.annotators.confusion[0].T[few.label])
     models_nj = np.log(plain.probabilities) - voice_nj
     assert np.allclose(found, softmax(models_nj / caution + voice_nj, axis=1))
-    same = HierarchicalDawidSkene(accuracy=0.8).fit(beside)
+    labels_n, spoken_n = few.labels_per_item, beside.predicted
+    untempered = softmax(corrected.design_effect.untemper(corrected.probabilities, labels_n, spoken_n), axis=1)
+    same = corrected.judging(corrected.items, untempered)
     assert np.allclose(beliefs_for_gain(beside, same), beliefs_for_gain(beside, corrected), atol=1e-3)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
+from hitl.models.inference import sample as sample_module
 from hitl.models.inference.sample import Sample
 from tests import oracles
 from tests.dependent_labels import everywhere, some_crowd
@@ -54,6 +55,14 @@ def test_shards_in_any_order_give_the_sample_of_the_whole(shape: dict[str, Any],
     np.testing.assert_array_equal(pieces.truth_n[unique], whole.truth_n[unique])
     options = evidence.annotations.n_options
     np.testing.assert_array_equal(pieces.votes(options), whole.votes(options))
+
+
+def test_many_shards_leave_no_more_items_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_module, "ITEMS", 10)
+    evidence, _, _ = some_crowd({})
+    both = sample_of(part(evidence, range(20))) + sample_of(part(evidence, range(20, 40)))
+    np.testing.assert_array_equal(both.key_n, sample_of(evidence).key_n)
+    assert len(both.key_n) == 10
 
 
 def test_votes_and_table_have_the_labels_of_the_items() -> None:

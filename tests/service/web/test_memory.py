@@ -27,7 +27,7 @@ def alive() -> Counter[type]:
 def test_earlier_runs_are_freed(tmp_path: Path) -> None:
     config = served_crowd(tmp_path / "p", small())
     annotations = tmp_path / "p" / "labels" / "annotations.csv"
-    counts = []
+    counts, before = [], alive()  # tests that ran before in this process may have left some
     with serving(config) as served:
         for number in range(5):
             with annotations.open("a") as file:
@@ -38,5 +38,5 @@ def test_earlier_runs_are_freed(tmp_path: Path) -> None:
                 served.html(f"/projects/p{page}")
             served.snapshot().suggestions.of("item 3")
             counts.append(alive())
-    assert counts[0][Snapshot] == 1
+    assert counts[0][Snapshot] == before[Snapshot] + 1
     assert counts[2:] == [counts[1]] * 3
