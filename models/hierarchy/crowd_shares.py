@@ -37,6 +37,11 @@ STRENGTHS: Floats = np.array([4.0, 8.0, 16.0, 32.0])
 RECALL, STRENGTH = 0.75, 8.0
 """Mean of c, and g, of the prior of the recalls that EM learns."""
 
+DECIDED = 0.1
+"""Minimum share of items with three votes for shares to be learned freely. With fewer, a class may swallow another one:
+with 1.2 labels per item of cifar10n one of ten classes vanished, and accuracy fell from .82 to .76.
+"""
+
 ITERATIONS, AT_REST = 100, 1e-4
 """Stopping rule of EM: maximum iterations, and the gain in nats. The limit matters: on a ridge EM creeps, and what 500
 iterations find there is further from the truth on public crowds (accuracy .836 for .840).
@@ -67,8 +72,9 @@ def averaged_shares(votes_nl: Floats, q_nj: Floats, share_j: Floats) -> Floats:
     for t in POINTS:
         p_j = base_j ** (1 - t)
         found.append(_fitted(votes_pl, items_p, q_pj, p_j / p_j.sum(), learn=False))
-    best = max(found, key=lambda one: one[2])
-    found.append(_fitted(votes_pl, items_p, best[1], best[0], learn=True))
+    if items_p[votes_pl.sum(axis=1) >= 3].sum() >= DECIDED * items_p.sum():
+        best = max(found, key=lambda one: one[2])
+        found.append(_fitted(votes_pl, items_p, best[1], best[0], learn=True))
     return np.asarray(softmax([evidence for _, _, evidence in found]) @ [p_j for p_j, _, _ in found])
 
 
