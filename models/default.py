@@ -31,12 +31,13 @@ from hitl.crew import EXPECTED_ACCURACY
 from hitl.design_effect import DesignEffect
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
-from hitl.models.combiner import name_of, used_shards
+from hitl.models.combiner import array_bytes, name_of, used_shards
 from hitl.models.dependence.design_effect import held_out, independent, of_crowd
 from hitl.models.dependence.replicas import Dependence, dependence, excesses
 from hitl.models.dependence.uneven_errors import crowd_counts, log_bayes_factor
 from hitl.models.hierarchy.crowd_shares import averaged_shares
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
+from hitl.models.hierarchy.shared_error_fit import has_few_labels_for_its_classes
 from hitl.models.inference.em import Beliefs
 from hitl.models.inference.engine import Shards, Sums, Table
 from hitl.models.inference.observed_outputs import Outputs
@@ -51,6 +52,9 @@ DEPENDENCE, READINGS = "dependence", "readings"
 """Names under which a consensus stores P, e and the weight of the first reading, and (J, J) how many items of unknown
 truth have each pair of labels by the two readings.
 """
+
+TABLES, BELIEFS = 18, 14
+"""Arrays (K, L, J) and (N, J) that a fit has at its peak, which is in the second reading. Measured."""
 
 LEAST_WEIGHT, BY_EXCESS = 0.25, 2.5
 """Weight of the first reading if annotators err together without a trace, and how much an excess of one adds."""
@@ -141,7 +145,9 @@ class DefaultCombiner:
 
     def memory(self, evidence: Evidence) -> int:
         """Estimate the bytes that a fit takes at its peak."""
-        return self._method.memory(evidence)
+        if has_few_labels_for_its_classes(evidence.annotations):
+            return self._method.memory(evidence)
+        return array_bytes(evidence.annotations, TABLES, BELIEFS)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict other items with the learned parameters."""

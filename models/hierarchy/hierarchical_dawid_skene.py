@@ -22,8 +22,8 @@ With two labels per item only the votes distinguish classes from errors: the sam
 are errors, or if most items are of that class. Hence the shares stay near uniform until there are hundreds of pairs.
 
 So there are two readings of the same labels (`Reading`). The one above expects of annotators that they recognize all
-classes about equally well. In the second (`freed`) the crowd may overlook a class: the strength of the recalls' prior is
-learned, votes have no weight (w = 0), and the shares are given (`crowd_shares`).
+classes about equally well. In the second (`freed`) the crowd may overlook a class: the strength of the recalls' prior
+is learned, votes have no weight (w = 0), and the shares are given (`crowd_shares`).
 
 A model prediction is one more observation of its item, p(x_n | z_n) (`observed_outputs`). It is divided by the class
 shares of the models, because these may be as wrong as the labels that a model was trained on. With models of

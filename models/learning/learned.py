@@ -72,7 +72,7 @@ class Learned:
         ['learned']
     """
 
-    tables: ClassVar[int] = 12
+    tables: ClassVar[int] = 20
     beliefs: ClassVar[int] = 20
     uses: ClassVar[frozenset[str]] = frozenset({"probabilities", "truth", "features"})
     needs: ClassVar[frozenset[str]] = frozenset({"features"})
