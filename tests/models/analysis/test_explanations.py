@@ -10,7 +10,7 @@ import pytest
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models.analysis.explanations import explanations
-from hitl.models.default import READINGS, DefaultCombiner
+from hitl.models.default import DEPENDENCE, READINGS, DefaultCombiner
 from tests.command_line import Run
 
 
@@ -45,6 +45,16 @@ def test_known_items_drawn_at_random_decide_for_the_explanation_that_holds(seed:
     told[shown] = evidence.truth[shown]
     found = DefaultCombiner().fit(replace(evidence, truth=told))
     assert (found.codes == evidence.truth)[told < 0].mean() > 0.9
+    bare = DefaultCombiner().fit(Evidence(evidence.annotations))
+    assert found.parameters[DEPENDENCE][2] < bare.parameters[DEPENDENCE][2]  # against shared errors
+
+
+@pytest.mark.parametrize("weight", [0.01, 0.99])
+def test_a_decided_explanation_is_not_mentioned(weight: float) -> None:
+    consensus = DefaultCombiner().fit(Evidence(overlooked().annotations))
+    chance, excess, _ = consensus.parameters[DEPENDENCE]
+    decided = {**consensus.parameters, DEPENDENCE: np.array([chance, excess, weight])}
+    assert explanations(replace(consensus, parameters=decided)) is None
 
 
 def test_annotators_who_know_all_classes_need_no_explanation() -> None:
