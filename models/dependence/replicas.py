@@ -1,4 +1,4 @@
-"""How far annotators err together, measured against tables replicated from the refitted model.
+"""Measure how far annotators err together, against tables replicated from the refitted model.
 
 A fit explains part of the dependence between labels as skill, so correlated errors alone prove nothing. What the fit
 leaves unexplained shows when it is repeated: answers are drawn from the fitted model, which has no dependence, for the
@@ -57,7 +57,7 @@ _HALF: Floats = norm.ppf(0.5 + (np.arange(400) + 0.5) / 800)
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """Whether annotators err together, and how much.
+    """Probability that annotators err together, and the excess of their correlation.
 
     Attributes:
         chance: probability that they do, in [0, 1].

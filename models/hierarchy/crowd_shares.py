@@ -48,8 +48,8 @@ iterations find there is further from the truth on public crowds (accuracy .836 
 """
 
 CELLS, FEWEST = 20_000_000, 1000
-"""Maximum number of products of one iteration, which limits the items, and minimum number of items. With so many
-classes that fewer are left, the shares of the first fit are kept.
+"""Maximum number of products of one iteration, which limits the items, and minimum number of items. If the
+number of classes leaves fewer, the shares of the first fit are kept.
 """
 
 _C: Floats = (np.arange(40) + 0.5) / 40
