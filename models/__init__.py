@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hitl.models.learning.learned import Learned as Learned
     from hitl.models.ll import LL as LL
     from hitl.models.lr import LR as LR
+    from hitl.models.mace import MACE as MACE
     from hitl.models.majority import MajorityVote as MajorityVote
     from hitl.models.majority import WeightedMajority as WeightedMajority
     from hitl.models.majority import WeightedSum as WeightedSum
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from hitl.models.moment_matching import MomentMatching as MomentMatching
     from hitl.models.pl import PL as PL
     from hitl.models.pl_em import PLEM as PLEM
+    from hitl.models.ptbcc import PTBCC as PTBCC
     from hitl.models.sequences.chains import BSCSeq as BSCSeq
     from hitl.models.sequences.chains import SequentialDawidSkene as SequentialDawidSkene
     from hitl.models.sequences.chains import SequentialIBCC as SequentialIBCC

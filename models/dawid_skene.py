@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import numpy as np
-
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import Consensus
 from hitl.crew import EXPECTED_LABELS
@@ -96,11 +94,6 @@ class DawidSkene:
         return confusion.accurate_pseudo_counts(j, options, self.accuracy, off)
 
     def _unmet(self, learned: Consensus, annotations: Annotations) -> Floats:
-        """Return (J, L) confusion rows of new annotators, on any scale.
-
-        These are the prior's or, if it is uniform, the means over the learned annotators, weighted by labels.
-        """
-        people = learned.annotators
-        if self.accuracy is not None or not people.labels.any() or people.options != annotations.options:
-            return self._pseudo_counts(annotations)
-        return np.asarray(np.einsum("k,kjl->jl", people.labels / people.labels.sum(), people.confusion))
+        """Return (J, L) confusion rows of new annotators, on any scale: the crowd's if the prior is uniform."""
+        prior_jl = self._pseudo_counts(annotations)
+        return prior_jl if self.accuracy else confusion.crowd_rows(learned.annotators, annotations, prior_jl)

@@ -30,6 +30,8 @@ COMBINERS = Registry(
         "hierarchical-dawid-skene": "hitl.models.hierarchy.hierarchical_dawid_skene:HierarchicalDawidSkene",
         "moments": "hitl.models.moment_matching:MomentMatching",
         "vb-ibcc": "hitl.models.vb_ibcc:VBIBCC",
+        "ptbcc": "hitl.models.ptbcc:PTBCC",
+        "mace": "hitl.models.mace:MACE",
         "gibbs-ibcc": "hitl.models.gibbs_ibcc:GibbsIBCC",
         "ebcc": "hitl.models.gibbs_ibcc:EBCC",
         "dbcc": "hitl.models.dbcc:DBCC",

@@ -167,6 +167,16 @@ def matched(learned: AnnotatorReport, value_kjl: Floats, unmet_jl: Floats, annot
     return value
 
 
+def crowd_rows(learned: AnnotatorReport, annotations: Annotations, unmet_jl: Floats) -> Floats:
+    """Return (J, L) confusion rows averaged over the learned annotators, weighted by their labels.
+
+    If there are no labels, or options other than those of the annotations, return `unmet_jl` (J, L).
+    """
+    if not learned.labels.any() or learned.options != annotations.options:
+        return unmet_jl
+    return np.asarray(np.einsum("k,kjl->jl", learned.labels / learned.labels.sum(), learned.confusion))
+
+
 def labeled_by_known(learned: AnnotatorReport, annotations: Annotations) -> npt.NDArray[np.bool_]:
     """Return (N,) True for items labeled by an annotator who had labels in an earlier fit.
 

@@ -49,6 +49,7 @@ counted_from_0: Check = partial(require_whole, least=0)
 RANGES: dict[str, Check] = {
     **dict.fromkeys(("smoothing", "share_smoothing", "step_smoothing", "strength", "shrinkage", "horizon"), positive),
     **dict.fromkeys(("diagonal", "off", "pseudo_items", "tolerance", "easy_sd", "answer_sd", "coupling_sd"), positive),
+    **dict.fromkeys(("adverse", "skill", "habit", "ability", "ability_sd", "easiness_sd"), positive),
     **dict.fromkeys(("spread", "shift", "doubt", "intercept", "resolution", "sharpness"), positive),
     **dict.fromkeys(("accuracy", "beta", "hard", "epsilon", "easy_accuracy"), chance),
     **dict.fromkeys(("max_iterations", "least_labels", "enough_labels", "least_shared", "own_weights"), counted),

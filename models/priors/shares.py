@@ -62,11 +62,11 @@ class DirichletShares:
 
     Attributes:
         nu_j: (J,) Dirichlet parameters.
-        smoothing: number of pseudo-items of each class in the prior, > 0.
+        smoothing: number of pseudo-items of each class in the prior, > 0: one number, or (J,).
     """
 
     nu_j: Floats
-    smoothing: float = 1.0
+    smoothing: Any = 1.0
 
     @classmethod
     def even(cls, n_classes: int, smoothing: float = 1.0) -> DirichletShares:

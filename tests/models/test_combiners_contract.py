@@ -220,6 +220,7 @@ def test_what_is_missing_is_named_with_methods_that_do_without(
 WRONG: dict[str, Any] = {
     **dict.fromkeys(("accuracy", "beta", "epsilon", "easy_accuracy", "anchor"), 1.0),
     **dict.fromkeys(("off", "diagonal", "tolerance", "share_smoothing", "step_smoothing", "pseudo_items", "hard"), 0.0),
+    **dict.fromkeys(("adverse", "skill", "habit", "ability", "ability_sd", "easiness_sd"), 0.0),
     **dict.fromkeys(("shrinkage", "horizon", "easy_sd", "coupling_sd", "answer_sd", "clear"), 0.0),
     **dict.fromkeys(("smoothing", "strength", "rounds", "triples", "groupings", "learning_steps"), -1),
     **dict.fromkeys(("max_iterations", "least_labels", "enough_labels", "least_shared", "own_weights"), 0),

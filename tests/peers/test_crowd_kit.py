@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from hitl.annotations import Annotations, Ints
+from hitl.evidence import Evidence
+from hitl.models import MACE
 from hitl.testing import crowd
 from tests.bench.honesty import peers
 from tests.bench.honesty.scored import beside
@@ -39,6 +41,23 @@ def test_peers_find_the_truth_whatever_items_and_classes_are_called(peer: str) -
     right = np.mean(orders[1][p_nj.argmax(axis=1)] == truth[orders[0]])
     assert right > 0.8
     np.testing.assert_allclose(p_nj.sum(axis=1), 1.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mace_is_crowd_kits_where_annotators_appear_in_the_order_of_their_names() -> None:
+    """In any other order crowd-kit 1.4 gives annotators the spam of others."""
+    pytest.importorskip("crowdkit", reason="crowd-kit is in the bench extra")
+    from crowdkit.aggregation import MACE as CrowdKitMACE
+
+    evidence, _ = crowd(np.random.default_rng(1), n_items=80, n_annotators=8, n_classes=3, accuracy=(0.3, 0.9))
+    frame = evidence.annotations.table().to_pandas().rename(columns={"item": "task", "annotator": "worker"})
+    classes = pd.factorize(frame["label"])[1]
+    for column in ("worker", "label"):
+        frame[column] = [f"{code:03d}" for code in pd.factorize(frame[column])[0]]
+    table = CrowdKitMACE(n_restarts=1, n_iter=400).fit_predict_proba(frame)
+    table.columns = [classes[int(code)] for code in table.columns]
+    found = MACE(tolerance=1e-12, max_iterations=5000).fit(Evidence(evidence.annotations))
+    np.testing.assert_allclose(peers.aligned(table, evidence.annotations), found.probabilities, atol=1e-3)
 
 
 def test_a_peer_is_compared_with_the_default_on_its_own_crowds_alone() -> None:
