@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hitl.models.default import DefaultCombiner as DefaultCombiner
     from hitl.models.gibbs_ibcc import EBCC as EBCC
     from hitl.models.gibbs_ibcc import GibbsIBCC as GibbsIBCC
+    from hitl.models.glad import GLAD as GLAD
     from hitl.models.gpc_ma import GPCMA as GPCMA
     from hitl.models.gpc_ma import GPCConcatenated as GPCConcatenated
     from hitl.models.gpc_ma import GPCGold as GPCGold

@@ -6,7 +6,7 @@
 Every label follows one of the prototypes, and annotators differ only in how often they follow each. So an annotator
 with few labels needs an estimate of one number and not of J x (L - 1). Let v0 be the prototypes at the start: the first
 gives the right answer `diagonal` times as often as each wrong one, the second gives each wrong answer `adverse` times
-as often as the right one. With C_kjl the votes' expected counts of labels, the priors are (section "Initialization")
+as often as the right one. With C_kjl the votes' expected counts of labels, the priors are, after the paper,
 
     a_sjl = 0.5 v0_sjl sum_k C_kjl + v0_sjl      b_ks = 0.4 sum_jl v0_sjl C_kjl + 1 / 2      nu_0j = votes for j + 1
 
@@ -22,6 +22,7 @@ priors. Departures from the paper:
 - It assumes q(z) q(x) (eqs. 7-14), so that a label's prototype depends on the mean belief about the item. The joint
   posterior has a higher bound for the same model and needs no value per label. It is not more accurate: on 18 public
   sets the mean accuracy is .808, and .811 with q(z) q(x), which reproduces the published figures.
+- Its x has the same mean-field form in a; here a vote for j counts for prototype s by v0_sj alone. Votes are smoothed.
 - The last terms of a, b and nu_0 are added, because without them annotators without labels have no prior.
 - Three or four prototypes, which the paper tries as well, are less accurate there, and are left out.
 """

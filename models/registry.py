@@ -32,6 +32,7 @@ COMBINERS = Registry(
         "vb-ibcc": "hitl.models.vb_ibcc:VBIBCC",
         "ptbcc": "hitl.models.ptbcc:PTBCC",
         "mace": "hitl.models.mace:MACE",
+        "glad": "hitl.models.glad:GLAD",
         "gibbs-ibcc": "hitl.models.gibbs_ibcc:GibbsIBCC",
         "ebcc": "hitl.models.gibbs_ibcc:EBCC",
         "dbcc": "hitl.models.dbcc:DBCC",
