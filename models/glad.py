@@ -35,7 +35,7 @@ from scipy.special import expit
 from hitl.annotations import Annotations, Floats, Names
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
-from hitl.models.combiner import concluded, used
+from hitl.models.combiner import array_bytes, concluded, used
 from hitl.models.inference.warm_start import require_learned, require_same_classes
 from hitl.models.majority import report_of_votes
 from hitl.models.numerics import kernels
@@ -44,6 +44,9 @@ from hitl.models.numerics.clamping import observe
 
 ABILITY, EASINESS = "ability", "easiness"
 """Names of the consensus parameters: (K,) abilities a and (N,) easiness b of the predicted items."""
+
+CORRECTIONS = 20
+"""Steps that L-BFGS remembers. With 20 it takes fewer iterations than with its usual 10."""
 
 ROUNDS, POINTS, WIDTH = 8, 9, 6.0
 """Search for an item's best ln b: rounds, points per round, and half the width of the first in standard deviations."""
@@ -80,6 +83,12 @@ class GLAD:
     def __post_init__(self) -> None:
         check_settings(self, log_easiness=partial(require_between, low=-math.inf))
 
+    def memory(self, evidence: Evidence) -> int:
+        """Estimate the bytes that a fit takes at its peak. L-BFGS stores CORRECTIONS pairs of steps and gradients."""
+        annotations = evidence.annotations
+        parameters = annotations.n_items + annotations.n_annotators
+        return array_bytes(annotations, 3, 4) + 8 * (2 * CORRECTIONS + 12) * parameters
+
     def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
         """Maximize the log posterior from the means of the priors, or from `start`."""
         evidence = used(self, evidence)
@@ -94,7 +103,7 @@ class GLAD:
             jac=True,
             method="L-BFGS-B",
             callback=lambda intermediate_result: trace.append(-float(intermediate_result.fun)),
-            options={"maxiter": self.max_iterations, "maxfun": 10 * self.max_iterations, "maxcor": 20}
+            options={"maxiter": self.max_iterations, "maxfun": 10 * self.max_iterations, "maxcor": CORRECTIONS}
             | {"gtol": self.tolerance, "ftol": 1e-15},
         )
         ability_k, log_easiness_n = posterior.parts(found.x * scale)

@@ -19,7 +19,7 @@ from hitl.models.dependence.design_effect import independent
 from hitl.models.registry import combiner
 from tests.bench.honesty.crowds import REAL, Source
 
-METHODS = ("majority", "weighted-majority", "vb-ibcc", "default")
+METHODS = ("majority", "weighted-majority", "vb-ibcc", "ptbcc", "glad", "mace", "default")
 TEMPERED: Mapping[str, float] = {f"rho {rho:g}": rho for rho in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)}
 """The default with another constant than UNTRACED_RHO, as if it were a method."""
 N_KNOWN = 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from hitl.annotations import Annotations
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models import GLAD, MACE, MajorityVote
+from hitl.models.combiner import memory_of
 from hitl.models.glad import Posterior
 from tests import oracles
 from tests.models.published.test_ptbcc import everywhere
@@ -171,6 +173,18 @@ def test_an_unsure_answer_carries_no_information() -> None:
     hedged = replace(a, label=np.where(unsure, 3, a.label).astype(np.int32), options=(*a.classes, "unsure"))
     found, without = GLAD().fit(Evidence(hedged)), GLAD().fit(Evidence(a.select(~unsure)))
     np.testing.assert_allclose(found.probabilities, without.probabilities, atol=1e-4)
+
+
+def test_the_memory_of_many_items_is_that_of_the_optimizer() -> None:
+    """The estimate of other methods, by beliefs and matrices, was a third of the peak."""
+    evidence, _ = oracles.crowd(np.random.default_rng(0), 20_000, 10, 2, asked=0.2)
+    method = GLAD(max_iterations=25)
+    method.fit(evidence)  # compiles
+    tracemalloc.start()
+    method.fit(evidence)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak / 1.5 < memory_of(method, evidence) < 1.5 * peak
 
 
 def test_settings_out_of_range_are_named() -> None:
