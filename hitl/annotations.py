@@ -75,6 +75,7 @@ class Annotations(OneLineRepr):
         anonymous: code of the annotator that stands for all annotators without ids, or None.
         time: (M,) seconds since the epoch, NaN where unknown, or None.
         duration: (M,) seconds the answer took, NaN where unknown, or None.
+        ordered: True if the classes are in order, such as stars. An answer is then more or less wrong.
 
     Raises BadAnnotations if a code is out of range or names repeat. Two answers by one (named) annotator to one item
     are an error here; `from_frame` resolves them.
@@ -95,6 +96,7 @@ class Annotations(OneLineRepr):
     anonymous: int | None = None
     time: Floats | None = None
     duration: Floats | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         for name in ("items", "annotators", "classes", "options"):
@@ -326,6 +328,12 @@ class Annotations(OneLineRepr):
     def labels_per_annotator(self) -> npt.NDArray[np.int64]:
         """(K,) number of labels by each annotator."""
         return np.bincount(self.annotator, minlength=self.n_annotators)
+
+    def in_order(self) -> Annotations:
+        """Return the same annotations, with the classes taken as ordered; two classes need no order."""
+        same = object.__new__(Annotations)
+        vars(same).update(vars(self) | {"ordered": self.n_classes > 2})
+        return same
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Annotations:
         """Return a copy with only the annotations that an (M,) mask selects. All names stay the same."""

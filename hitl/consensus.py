@@ -195,6 +195,7 @@ class Consensus(OneLineRepr):
         question: the question, if annotators mark parts of items; None if a label is about a whole item.
         parts: parts in the consensus, and parts that only annotators marked.
         values: (J,) the classes as they were in a column of booleans, floats, dates or times; None: `classes`.
+        ordered: True if the classes are in order. Labels are then medians, with the least expected absolute error.
 
     Example:
         >>> from hitl import Annotations, Evidence
@@ -220,6 +221,7 @@ class Consensus(OneLineRepr):
     question: Question | None = None
     parts: tuple[Part, ...] = ()
     values: npt.NDArray[Any] | None = None
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         shape = (len(self.items), len(self.classes))
@@ -252,7 +254,7 @@ class Consensus(OneLineRepr):
 
     @cached_property
     def labels(self) -> npt.NDArray[Any]:
-        """(N,) most probable class of each item, the first one if tied, as in `label_values`."""
+        """(N,) the label of each item (see `codes`), as in `label_values`."""
         return self.label_values[self.codes]
 
     @cached_property
@@ -264,13 +266,26 @@ class Consensus(OneLineRepr):
 
     @cached_property
     def codes(self) -> Ints:
-        """(N,) position in `classes` of the most probable class of each item; the first one if tied."""
-        return np.asarray((self.probabilities >= self.confidence[:, None] - TIE).argmax(axis=1), dtype=np.int32)
+        """(N,) position in `classes` of each item's most probable class or, if `ordered`, median; the first if tied."""
+        if self.ordered:
+            return self._quantile(0.5)
+        largest_n = self.probabilities.max(axis=1, keepdims=True)
+        return np.asarray((self.probabilities >= largest_n - TIE).argmax(axis=1), dtype=np.int32)
 
     @cached_property
     def confidence(self) -> Floats:
-        """(N,) probability of the most probable class, in [1/J, 1]."""
-        return np.asarray(self.probabilities.max(axis=1))
+        """(N,) probability of the label; of the most probable class it is at least 1/J."""
+        return np.asarray(np.take_along_axis(self.probabilities, self.codes[:, None], axis=1)[:, 0])
+
+    @property
+    def interval(self) -> Ints:
+        """(N, 2) positions of the lowest and the highest class in a 90 % interval, if the classes are in order."""
+        return np.stack([self._quantile(0.05), self._quantile(0.95)], axis=1)
+
+    def _quantile(self, share: float) -> Ints:
+        """Return (N,) positions of the first class up to which there is this share of the probability."""
+        up_to_nj = self.probabilities.cumsum(axis=1)
+        return np.asarray((up_to_nj >= share - TIE).argmax(axis=1), dtype=np.int32)
 
     @property
     def kind(self) -> str:
@@ -283,9 +298,13 @@ class Consensus(OneLineRepr):
         return f"{items}; classes: {listed(self.classes)}{sure}; {people}; {self.fit}"
 
     def table(self) -> pa.Table:
-        """Return an Arrow table: item, label, confidence, p_<class>."""
-        labels = pa.array(self.label_values).take(pa.array(self.codes))
-        columns = {"item": pa.array(self.items), "label": labels, "confidence": self.confidence}
+        """Return an Arrow table: item, label, confidence, low and high (the interval, if ordered), p_<class>."""
+        values = pa.array(self.label_values)
+        columns = {"item": pa.array(self.items), "label": values.take(pa.array(self.codes))}
+        columns |= {"confidence": self.confidence}
+        if self.ordered:
+            pairs = zip(("low", "high"), self.interval.T, strict=True)
+            columns |= {name: values.take(pa.array(code_n)) for name, code_n in pairs}
         return pa.table(
             columns | {f"p_{name}": p_n for name, p_n in zip(self.classes, self.probabilities.T, strict=True)}
         )
@@ -317,6 +336,7 @@ class Consensus(OneLineRepr):
             "options": people.options,
             "temperatures": dict(self.temperatures),
             "fit": asdict(self.fit),
+            "ordered": self.ordered,
             "question": None if self.question is None else astuple(self.question),
             "parts": [astuple(part) for part in self.parts],
             "design effect": [effect.rho, effect.echo, effect.residual],
@@ -409,4 +429,5 @@ class Consensus(OneLineRepr):
             question,
             tuple(Part(*part) for part in header["parts"]),
             arrays.get("values"),
+            header["ordered"],
         )

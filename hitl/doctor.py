@@ -44,9 +44,10 @@ def checks(config: Path) -> Iterator[Check]:
                 fix,
                 warns=True,
             )
-        chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
-        as_printed = ", with the settings of its paper" if settings.combine.paper else ""
-        yield Check("combiner", True, f"{settings.combine.method}{as_printed}")
+        for name, own in {"": settings.combine, **settings.combine.questions}.items():
+            chosen(*own.chosen)
+            as_printed = ", with the settings of its paper" if own.paper else ""
+            yield Check("combiner", True, f"{name and f'{name}: '}{own.method}{as_printed}")
         policy(settings.policy.name, **settings.policy.options)
         if settings.policy.options.get("audit_share") and not settings.crew.annotators:
             fix = "name them in crew.annotators, or remove the key"
@@ -160,8 +161,8 @@ def _learning(settings: Settings, store: Store, connector: Connector) -> Iterato
         if not trainings:
             yield Check("learn", True, f"{learn.model}: not trained yet; the next run with enough labels trains it")
     elif settings.features.kind is not None and len(store.key_column(settings.name)):
-        method = Learned(settings.combine.method)
         for name, known in stored_evidence(settings, store, connector.questions()).items():
+            method = Learned(settings.combine.of(name).method)
             fitted = known.features is not None and combined(settings, {name: known}, silent)[name]
             if fitted and method.predictions(known, fitted):
                 hint = '[learn] with model = "logistic" would save labels; `hitl replay --learn` says how many'
@@ -192,7 +193,7 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
 def _graph(settings: Settings, store: Store) -> Iterator[Check]:
     """Check that the combiner uses the graph. Count edges, items without edges, and edges to unknown items."""
     name, kind = settings.combine.method, settings.graph.kind
-    method = chosen(name, settings.combine.options, settings.combine.paper)
+    method = chosen(*settings.combine.chosen)
     if kind is None:
         if "graph" in needs_of(method):
             yield Check("graph", False, f"combine.method {name!r} needs one", "add [graph] with file or neighbours")

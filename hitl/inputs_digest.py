@@ -131,7 +131,8 @@ def stored_results(
 
 def _stamps(settings: Settings) -> Iterator[str]:
     named = [*settings.models.values(), settings.graph.file, settings.features.file, settings.features.weights]
-    names = (settings.combine.method, settings.features.model, settings.learn.model)
+    methods = [own.method for own in (settings.combine, *settings.combine.questions.values())]
+    names = (*methods, settings.features.model, settings.learn.model)
     code = [name.rpartition(":")[0] for name in names if name]
     modules = [f"{name.replace('.', '/')}.py" for name in code if name and not name.endswith(".py")]  # user modules
     for path in (Path(name) for name in (*named, *code, *modules) if name):

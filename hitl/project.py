@@ -173,6 +173,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
 
     project = settings.name
     names = store.annotator_names(project)
+    settings.combine.require_of(question.name for question in questions)
     whole = next((question for question in questions if not kind_of(question).of_parts), None)
     first = None if whole is None else store.labels(project, whole, names)
     items = CheckedNames.unchecked(store.key_column(project)) if first is None else cast("CheckedNames", first.items)
@@ -232,10 +233,7 @@ def _model_files(settings: Settings, store: Store, questions: tuple[Question, ..
 
 
 def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) -> tuple[Settings, tuple[str, ...]]:
-    """Return the settings without the model and graph files that cannot be used now, and a warning about each.
-
-    A graph that the combiner requires is not removed.
-    """
+    """Return the settings without unusable files of models and (unless required) graph, and a warning about each."""
     from hitl.models.combiner import needs_of
     from hitl.models.registry import chosen
 
@@ -247,8 +245,8 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
             models[name] = path
         except BadInput as error:
             told.append(f"models.{name} is left out: {error}. Mend the file, or take it out of [models]")
-    graph, method = settings.graph, chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
-    if graph.file is not None and "graph" not in needs_of(method):
+    graph, methods = settings.graph, [chosen(*settings.combine.of(question.name).chosen) for question in questions]
+    if graph.file is not None and not any("graph" in needs_of(method) for method in methods):
         try:
             graph_of(settings, store, tuple(store.items(settings.name).column("item").to_pylist()), None)
         except BadInput as error:
@@ -262,11 +260,11 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
     from hitl.kinds.kind import kind_of
     from hitl.models.registry import chosen
 
-    method = chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
     results = {}
     for position, (name, known) in enumerate(evidence.items(), start=1):
+        own = settings.combine.of(name if known.parts is None else known.parts.question.name)
         with one_fit:
-            results[name] = kind_of(known).consensus(known, method)
+            results[name] = kind_of(known).consensus(known, chosen(*own.chosen))
         progress("combine", position, len(evidence))
     return results
 

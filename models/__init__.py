@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hitl.models.majority import WeightedSum as WeightedSum
     from hitl.models.mean_score import MeanScore as MeanScore
     from hitl.models.moment_matching import MomentMatching as MomentMatching
+    from hitl.models.ordinal import Ordinal as Ordinal
     from hitl.models.pl import PL as PL
     from hitl.models.pl_em import PLEM as PLEM
     from hitl.models.ptbcc import PTBCC as PTBCC

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from inspect import signature
@@ -12,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.annotations import Name
+from hitl.annotations import Name, Names
 from hitl.consensus import Consensus
-from hitl.errors import BadSettings
+from hitl.errors import BadSettings, GuessedOrder
 from hitl.evidence import Evidence
 from hitl.formatting import did_you_mean
 from hitl.models.analysis.copied_accounts import count_copies_once
 from hitl.models.combiner import Combiner, name_of
-from hitl.models.mean_score import warn_of_guessed_order
+from hitl.models.mean_score import MeanScore, as_number
+from hitl.models.ordinal import Ordinal
 from hitl.models.registry import COMBINERS, chosen
 from hitl.tables.align import alike
 from hitl.tables.columns import (
@@ -32,7 +34,7 @@ from hitl.tables.columns import (
     values_of,
     with_names,
 )
-from hitl.tables.encode import names_of
+from hitl.tables.encode import names_of, natural_order
 from hitl.tables.in_memory import Predictions, Truth, is_named, predictions_tables, truth_table
 from hitl.tables.wide import items_of, melted
 
@@ -74,7 +76,8 @@ def combine(
         method: name of the method, as in `hitl combine --method`, or a method itself, as `hitl.models.DawidSkene()`.
         paper: True to use the settings of the method's paper instead of hitl's defaults.
         item, annotator, label, time: names of the columns; annotator=None if annotators have no ids.
-        classes: names of the classes; default: those of an ordered Categorical, or those in the tables.
+        classes: names of the classes; default: those of an ordered Categorical, or those in the tables. A label column
+            that is an ordered Categorical has classes in order, which methods take into account (see `models.Ordinal`).
         options: allowed answers, if there are others besides the classes; default: those in the tables.
         settings: settings of the named method's class, which override all defaults.
 
@@ -96,8 +99,9 @@ def combine(
     models = _models(probabilities)
     known = None if truth is None else truth_table(truth, item, label)
     given: Any = labels
-    if classes is None and is_pandas(given, "DataFrame") and label in given:
-        classes = given[label].cat.categories if getattr(given[label].dtype, "ordered", False) else None
+    in_order = is_pandas(given, "DataFrame") and label in given and getattr(given[label].dtype, "ordered", False)
+    if classes is None and in_order:
+        classes = given[label].cat.categories
     kind = _kind_of_labels(table, item, label)
     classes = None if classes is None else [*classes]
     if classes is not None and values_of((), kind) is not None:
@@ -130,6 +134,8 @@ def combine(
         items=items,
         **columns,
     )
+    if in_order:
+        evidence = replace(evidence, annotations=evidence.annotations.in_order())
     if classes is None:
         warn_of_guessed_order(fitted_by, evidence.annotations.classes)
     found = fit(fitted_by, evidence)
@@ -172,6 +178,23 @@ def fit(method: Combiner, evidence: Evidence) -> Consensus:
     unnamed = found.fit.method == "unknown"
     consensus: Consensus = replace(found, fit=replace(found.fit, method=name_of(method))) if unnamed else found
     return consensus
+
+
+def warn_of_guessed_order(method: Combiner, names: Names, stacklevel: int = 3) -> None:
+    """Warn if a method of ordered classes gets three or more words in alphabetical order, perhaps not theirs."""
+    by_order = isinstance(method, Ordinal) or (isinstance(method, MeanScore) and method.scores is None)
+    if (
+        by_order
+        and len(names) > 2
+        and names == natural_order(names)
+        and not np.isfinite([*map(as_number, names)]).all()
+    ):
+        warnings.warn(
+            f"{name_of(method)} takes the classes to be in this order: {', '.join(map(str, names))}. If it is another, "
+            "name the classes in order (--classes, classes=, source.classes); if they have none, use another method",
+            GuessedOrder,
+            stacklevel=stacklevel,
+        )
 
 
 def method_of(

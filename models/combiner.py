@@ -200,6 +200,7 @@ def concluded(
     if isinstance(evidence, Shards):
         people = replace(people, labels=evidence.size.labels_k)
         items = () if evidence.table is None else items
+    learned["ordered"] = evidence.annotations.ordered
     return Consensus(items, classes, q_nj, people, people.shares, fit=fit, **learned)
 
 

@@ -103,13 +103,14 @@ class DefaultCombiner:
         found = raw if shards.table is None else raw.judging(raw.items, beliefs(shards.table))
         found = replace(found, annotators=replace(raw.annotators, answers=answers), design_effect=effect)
         settings = {"method": raw.fit.method, **raw.fit.settings}  # run by its own name, that method corrects nothing
-        return replace(found, fit=replace(raw.fit, method="default", settings=settings))
+        return replace(found, fit=replace(raw.fit, method=name_of(self), settings=settings))
 
     def _learned(self, shards: Shards, start: Consensus | None) -> tuple[Consensus, DesignEffect]:
         """Fit both readings. Return their average and its design effect."""
         first, beliefs = self._method.fitted(shards, start)
         classes, outputs = len(first.classes), Outputs.of(shards.tables[0], first)
         uneven = log_bayes_factor(shards.total(partial(_crowd, beliefs=beliefs)))
+        uneven = 0.0 if shards.annotations.ordered else uneven  # errors towards neighbors are uneven in any case
 
         def corrected(raw: Consensus, together: Dependence) -> tuple[DesignEffect, float]:
             """Return the design effect of a fit, and the log probability of the known truths under both."""
@@ -160,9 +161,9 @@ class DefaultCombiner:
 
     def _require_own(self, consensus: Consensus, evidence: Evidence) -> None:
         """Raise BadEvidence unless this method learned the consensus from the same kind of evidence and all models."""
-        if consensus.fit.method != "default" or not self._learned_from_such(consensus, evidence):
+        if consensus.fit.method != name_of(self) or not self._learned_from_such(consensus, evidence):
             raise BadEvidence(
-                "not learned by the default combiner of this version from such evidence: "
+                f"not learned by the {name_of(self)} combiner of this version from such evidence: "
                 + ("with" if evidence.probabilities else "without")
                 + " model probabilities (rows of NaN where a model abstains); apply the method that learned it"
             )

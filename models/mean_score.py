@@ -17,22 +17,20 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from hitl.annotations import Annotations, Floats, Name, Names
+from hitl.annotations import Annotations, Floats, Name
 from hitl.consensus import Consensus, Fit
-from hitl.errors import BadEvidence, BadSettings, GuessedOrder
+from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.combiner import used
 from hitl.models.majority import report_of_votes
 from hitl.models.numerics import kernels
 from hitl.models.numerics.clamping import clamp
-from hitl.tables.encode import natural_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +80,14 @@ class MeanScore:
         people = report_of_votes(annotations, q_nj)
         settings = {"scores": None if self.scores is None else {str(k): v for k, v in self.scores.items()}}
         fit = Fit("mean-score", settings, seconds=time.perf_counter() - began)
-        return Consensus(annotations.items, annotations.classes, q_nj, people, people.shares, fit=fit)
+        found = Consensus(annotations.items, annotations.classes, q_nj, people, people.shares, fit=fit)
+        return replace(found, ordered=annotations.ordered)
 
 
 def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None) -> Floats:
     """Return (L,) the score of each option, NaN for one that does not count."""
     if scores is None:
-        by_name = [_number(name) for name in annotations.options]
+        by_name = [as_number(name) for name in annotations.options]
         if np.isfinite(by_name[: annotations.n_classes]).all():
             return np.array(by_name)
         by_place = np.full(annotations.n_options, np.nan)
@@ -103,20 +102,6 @@ def option_scores(annotations: Annotations, scores: Mapping[Name, float] | None)
             f"and no other names than the options {annotations.options}"
         )
     return np.array([given.get(str(name), np.nan) for name in annotations.options])
-
-
-def warn_of_guessed_order(method: object, names: Names, stacklevel: int = 3) -> None:
-    """Warn if a mean score is taken of three or more words in alphabetical order, which may not be their real order."""
-    if not isinstance(method, MeanScore) or method.scores is not None or len(names) <= 2:
-        return
-    if names == natural_order(names) and not all(math.isfinite(_number(name)) for name in names):
-        warnings.warn(
-            f"mean-score treats the classes as equal steps in this order: {', '.join(map(str, names))}. If their "
-            "order is different, name the classes in order (--classes, classes=, source.classes); if they have none, "
-            "use another method",
-            GuessedOrder,
-            stacklevel=stacklevel,
-        )
 
 
 def mean_scores(annotations: Annotations, score_l: Floats) -> tuple[Floats, Floats]:
@@ -154,7 +139,8 @@ def variances(evidence: Evidence, score_l: Floats, score_j: Floats) -> tuple[flo
     return within, max(0.0, float(excess.mean())) if excess.size else 0.0
 
 
-def _number(name: Name) -> float:
+def as_number(name: Name) -> float:
+    """Return a name as a number; NaN if it is none."""
     try:
         value = float(name)
     except ValueError:

@@ -28,6 +28,7 @@ COMBINERS = Registry(
         "two-coin": "hitl.models.coins:TwoCoin",
         "dawid-skene": "hitl.models.dawid_skene:DawidSkene",
         "hierarchical-dawid-skene": "hitl.models.hierarchy.hierarchical_dawid_skene:HierarchicalDawidSkene",
+        "ordinal": "hitl.models.ordinal:Ordinal",
         "moments": "hitl.models.moment_matching:MomentMatching",
         "vb-ibcc": "hitl.models.vb_ibcc:VBIBCC",
         "ptbcc": "hitl.models.ptbcc:PTBCC",

@@ -173,7 +173,8 @@ class Choices(Control):
     def questions(self) -> tuple[Question, ...]:
         """Questions asked about every item: one, or for multiple choice a yes/no question per class."""
         if self.kind != "multiple":
-            return (Question(self.name, self.classes, self.classes + self.abstain),)
+            kind = "ordinal" if self.kind == "rating" else "choices"
+            return (Question(self.name, self.classes, self.classes + self.abstain, kind),)
         return tuple(Question(name, (NO, YES), (NO, YES, *self.abstain)) for name in self._by_class().values())
 
     def read(self, result: object) -> Answers:

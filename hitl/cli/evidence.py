@@ -278,9 +278,8 @@ class Given(Columns, Files):
 
     def consensus(self, evidence: Evidence) -> Consensus:
         """Fit the method. There is no warning about unused features if --neighbours built a graph from them."""
-        from hitl.models.combine import fit
+        from hitl.models.combine import fit, warn_of_guessed_order
         from hitl.models.combiner import seen_by
-        from hitl.models.mean_score import warn_of_guessed_order
         from hitl.models.registry import chosen
 
         method = chosen(self.method or "default", {}, self.paper)

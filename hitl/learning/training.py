@@ -175,8 +175,9 @@ class _TrainingRun:
         from hitl.models.learning.learned import is_informative, plan_training
         from hitl.models.registry import chosen
 
-        learn, combine, annotations = self.settings.learn, self.settings.combine, self.evidence.annotations
-        method = chosen(combine.method, combine.options, combine.paper)
+        learn, combine = self.settings.learn, self.settings.combine.of(self.question)
+        annotations = self.evidence.annotations
+        method = chosen(*combine.chosen)
         q_nj = fit(method, seen_by(method, self.evidence)).probabilities
         group_n = None if groups is None else [groups.get(item) for item in annotations.items]
         input_n = learnable_n = None

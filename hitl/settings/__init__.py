@@ -8,6 +8,7 @@ environment names (see `hitl.settings.environment`).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -16,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from hitl.crew import UNLIMITED
 from hitl.errors import BadSettings
+from hitl.formatting import did_you_mean
 from hitl.settings.environment import Environment
 from hitl.settings.events import EventSettings, is_address, require_different
 from hitl.settings.schedule import ScheduleSettings
@@ -62,12 +64,50 @@ class Keyed(Protocol):
         ...
 
 
-class CombineSettings(Section):
+class MethodSettings(Section):
     """The combiner and its settings. If `paper`, defaults are those of the method's paper. `options` override them."""
 
     method: str = "default"
     paper: bool = False
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def chosen(self) -> tuple[str, dict[str, Any], bool]:
+        """The arguments of `hitl.models.registry.chosen`."""
+        return self.method, self.options, self.paper
+
+
+class CombineSettings(MethodSettings):
+    """The combiner of all questions, and of single ones: `[combine.urgency]` is about the question "urgency"."""
+
+    questions: dict[str, MethodSettings] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _questions(cls, given: Any) -> Any:
+        """Collect the tables of questions."""
+        if not isinstance(given, dict):
+            return given
+        own = {name for name, value in given.items() if name not in cls.model_fields and isinstance(value, dict)}
+        questions = {**given.get("questions", {}), **{name: given[name] for name in own}}
+        return {name: value for name, value in given.items() if name not in own} | {"questions": questions}
+
+    def of(self, question: str) -> MethodSettings:
+        """Return the settings for a question; "topics=art" is one of the questions of the control "topics"."""
+        return self.questions.get(question) or self.questions.get(question.partition("=")[0]) or self
+
+    def require_of(self, questions: Iterable[str]) -> None:
+        """Raise BadSettings for a table about none of these questions."""
+        known = {part for name in questions for part in (name, name.partition("=")[0])}
+        for name in sorted(set(self.questions) - known):
+            raise BadSettings(f"combine.{name}: the project has no such question{did_you_mean(name, sorted(known))}")
+
+    def within(self, folder: Path) -> CombineSettings:
+        """Return the settings with paths of code resolved against this folder."""
+        moved = {
+            name: own.model_copy(update={"method": code_in(folder, own.method)}) for name, own in self.questions.items()
+        }
+        return self.model_copy(update={"method": code_in(folder, self.method), "questions": moved})
 
 
 class BudgetSettings(Section):
@@ -328,7 +368,7 @@ class Settings(FromFile):
             "models": {name: str(folder / path) for name, path in self.models.items()},
             "features": self.features.within(folder),
             "graph": graph.within(folder),
-            "combine": self.combine.model_copy(update={"method": code_in(folder, self.combine.method)}),
+            "combine": self.combine.within(folder),
             "learn": self.learn.model_copy(update={"model": learned}),
         }
         return self.model_copy(update=sections)

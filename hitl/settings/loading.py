@@ -13,7 +13,7 @@ from pydantic_settings import SettingsError
 
 from hitl.errors import BadSettings
 from hitl.formatting import plain
-from hitl.settings import FromFile, Settings, SourceSettings
+from hitl.settings import FromFile, MethodSettings, Settings, SourceSettings
 from hitl.settings.environment import hide_secrets, require_keys, secret, unreadable, variable_of
 from hitl.settings.events import EventSettings
 
@@ -65,7 +65,7 @@ def _in_words(error: ValidationError, model: type[BaseModel]) -> str:
     parts = []
     for problem in error.errors(include_url=False):
         place = [str(part) for part in problem["loc"]]
-        key, value = ".".join(place), problem.get("input")
+        key, value = ".".join(place).replace("combine.questions.", "combine."), problem.get("input")
         if problem["type"] == "value_error":  # the message of one of our validators, which includes the value
             message = str(problem["ctx"]["error"])
         elif problem["type"] == "extra_forbidden":
@@ -83,6 +83,8 @@ def _unknown(place: list[str], part: type[BaseModel]) -> str:
     """Return a message about an unknown key: the most similar key, and all existing keys."""
     if place[:1] == ["events"]:
         place, part = place[2:], EventSettings
+    if place[:2] == ["combine", "questions"]:
+        place, part = place[3:], MethodSettings
     for name in place[:-1]:
         inner = part.model_fields[name].annotation
         assert isinstance(inner, type)

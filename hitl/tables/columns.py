@@ -234,6 +234,8 @@ def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def as_typed_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of names like `as_names`, but leave a column of whole numbers as integers."""
+    if pa.types.is_dictionary(column.type) and pa.types.is_integer(column.type.value_type):  # a Categorical of numbers
+        column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type):
         return column
     if pa.types.is_floating(column.type) and are_whole(column):

@@ -19,6 +19,7 @@ from hitl.consensus import AnnotatorReport
 from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.annotators.confusion import Confusion
+from hitl.models.hierarchy.ordered_skills import MOST_CLASSES, learn_ordered
 from hitl.models.hierarchy.skills import ROWS, Skills
 from hitl.models.inference import em
 from hitl.models.inference.engine import Additive, PerShard, Shards, Sums
@@ -226,7 +227,10 @@ class Counted:
 
     def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Skills:
         """Learn the hierarchy from expected counts (K, L, J), which are anchored first, and from lone labels (L, J)."""
-        return Skills.learned(self.anchored(counts), accuracy, lone_lj, self.reading.recalls)
+        annotations = self.shards.annotations
+        in_order = annotations.ordered and annotations.n_classes <= MOST_CLASSES
+        learn = learn_ordered if in_order else Skills.learned
+        return learn(self.anchored(counts), accuracy, lone_lj, self.reading.recalls)
 
     def anchored(self, counts_klj: Floats) -> Floats:
         """Return (K, L, J) anchored counts: (1 - w) times the counts by beliefs plus w times the counts by votes."""

@@ -56,17 +56,12 @@ class Skills:
     """Expected rows of annotators, and of the crowd.
 
     Attributes:
-        accuracy: the crowd's accuracy c, in (0, 1).
         crowd_jl: (J, L) Dirichlet parameters of the rows of a new annotator.
         prior_klj: (K, L, J) prior Dirichlet parameters of the rows of each annotator.
-        alike, rows: strengths S and R, in labels.
     """
 
-    accuracy: float
     crowd_jl: Floats
     prior_klj: Floats
-    alike: float
-    rows: float
 
     @classmethod
     def learned(cls, counts_klj: Floats, expected: float, lone_lj: Floats, recalls: float | None = ROWS) -> Skills:
@@ -94,9 +89,9 @@ class Skills:
         alike = strength(beta_binomial(expected_k, right_k, total_k), USUAL_ALIKE)
         skill_k = (alike * expected_k + right_k) / (alike + total_k)
         mean_klj = _at_skill(crowd_lj, _log_odds(skill_k) - _log_odds(expected_k))
-        rows = strength(_dirichlet_multinomial(mean_klj, counts_klj))
+        rows = strength(dirichlet_multinomial(mean_klj, counts_klj))
         mean_klj *= rows
-        return cls(accuracy, rows * crowd_lj.T, mean_klj, alike, rows)
+        return cls(rows * crowd_lj.T, mean_klj)
 
 
 def recalled(counts_lj: Floats, accuracy: float, strength: float) -> Floats:
@@ -154,7 +149,7 @@ def beta_binomial(mean_k: Floats, right_k: Floats, total_k: Floats) -> Floats:
     return np.asarray(raised.sum(axis=1) + len(mean_k) * log_gamma(STRENGTHS))
 
 
-def _dirichlet_multinomial(mean_klj: Floats, counts_klj: Floats) -> Floats:
+def dirichlet_multinomial(mean_klj: Floats, counts_klj: Floats) -> Floats:
     """Return (S,) log likelihood of all rows at each strength of the grid, up to a constant."""
     inside = log_gamma_rises(mean_klj, counts_klj, STRENGTHS, NEGLIGIBLE)
     total_kj = over_options(counts_klj)

@@ -80,7 +80,8 @@ class Sample(Rows):
         n = len(self.key_n)
         item_m, names = np.repeat(np.arange(n, dtype=np.int32), self.labels_n), tuple(map(str, range(people.size)))
         codes = item_m, annotator_m.astype(np.int32), self.label_m
-        table = Annotations(*codes, tuple(range(n)), names, annotations.classes, annotations.options)
+        classes, ordered = annotations.classes, annotations.ordered
+        table = Annotations(*codes, tuple(range(n)), names, classes, annotations.options, ordered=ordered)
         return Evidence(table, truth=self.truth_n)
 
 

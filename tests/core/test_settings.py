@@ -10,7 +10,7 @@ import pytest
 
 from hitl import project
 from hitl.errors import BadSettings
-from hitl.settings import Settings, new_settings
+from hitl.settings import CombineSettings, Settings, new_settings
 from hitl.settings.events import KINDS
 from hitl.tables.limits import Limits, limits
 from tests.events.receivers import OTHER, SECRET
@@ -245,3 +245,11 @@ def test_a_secret_that_is_none_is_said_without_it(tmp_path: Path, monkeypatch: p
     with pytest.raises(BadSettings, match=words) as found:
         loaded(tmp_path, ONE)
     assert not re.search("hunter2|short", str(found.value))
+
+
+def test_a_question_has_the_method_of_its_table_or_of_its_control() -> None:
+    combine = CombineSettings.model_validate(
+        {"method": "majority", "topics": {"method": "one-coin"}, "topics=art": {"method": "vb-ibcc"}}
+    )
+    methods = [combine.of(name).method for name in ("mood", "topics=law", "topics=art")]
+    assert methods == ["majority", "one-coin", "vb-ibcc"]

@@ -139,7 +139,9 @@ def test_what_it_does_not_define_is_refused() -> None:
 
 
 def test_an_unknown_kind_is_named() -> None:
-    with pytest.raises(BadSettings, match="kind of answer 'curves' is unknown; expected one of choices, spans"):
+    with pytest.raises(
+        BadSettings, match="kind of answer 'curves' is unknown; expected one of choices, ordinal, spans"
+    ):
         kind_of(Question("q", ("a",), ("a",), "curves"))
 
 
@@ -152,6 +154,7 @@ def test_every_kind_reads_what_it_writes() -> None:
         ],
         "masks": [{"label": "cat", "height": 1, "width": 2, "rle": [1, 2, 3]}],
         "choices": [{"label": "yes"}],
+        "ordinal": [{"label": "4"}],
         "points": [{"label": "red", "x": 1, "y": 2}],
     }
     assert set(parts) == {*KINDS.own, "points"}

@@ -261,7 +261,7 @@ def test_wrong_types_get_a_sentence() -> None:
 
 def test_a_mean_score_of_words_in_alphabetical_order_is_a_warning() -> None:
     labels = {"item": [1, 1, 2, 3], "annotator": list("abaa"), "label": ["low", "low", "high", "middle"]}
-    with pytest.warns(GuessedOrder, match="equal steps in this order: high, low, middle"):
+    with pytest.warns(GuessedOrder, match="mean-score takes the classes to be in this order: high, low, middle"):
         hitl.combine(labels, method="mean-score")
     hitl.combine(labels, method="mean-score", classes=["low", "middle", "high"])  # without a warning
 

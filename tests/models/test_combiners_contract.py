@@ -51,6 +51,8 @@ EXEMPT: dict[tuple[str, str], str] = (
         ("MeanScore", "not worse than a vote"): "reads answers as numbers on a line; these classes have no order",
         ("MeanScore", "the order of classes does not matter"): "without numbers as names, the order gives the scores",
         ("MeanScore", "names do not matter"): "names that are numbers are the scores",
+        ("Ordinal", "the order of classes does not matter"): "the classes are in order",
+        ("Ordinal", "its settings are those of the fit"): "reports the settings of the method it chose",
         (
             "GibbsIBCC",
             "items it learned from are judged as before",

@@ -112,7 +112,7 @@ def test_an_order_that_nobody_gave_is_told(run: Run, tmp_path: Path, classes: li
     seen = [] if guessed or classes == sorted(classes) else ["--classes", ",".join(classes)]
     code, _, err = run("combine", "grades.csv", "--method", "mean-score", *seen)
     assert code == 0
-    assert ("mean-score treats the classes as equal steps in this order: bad, good, ok" in err) == guessed
+    assert ("mean-score takes the classes to be in this order: bad, good, ok" in err) == guessed
     assert guessed or err == ""
 
 

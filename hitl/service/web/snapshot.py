@@ -263,10 +263,10 @@ def current_results(
     """Return question -> consensus. Apply the last run's consensus to newer labels, or fit a new one if impossible."""
     last = store.last_cycle(settings.name)
     unchanged = last is not None and last.revision == store.revision(settings.name)
-    method = chosen(settings.combine.method, settings.combine.options, settings.combine.paper)
     results = {}
     for name, known in evidence.items():
         learned, annotations = before.get(name), known.annotations
+        method = chosen(*settings.combine.of(name).chosen)
         if learned is not None and unchanged and is_over(learned, known):
             results[name] = learned
             continue

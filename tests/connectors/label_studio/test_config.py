@@ -47,6 +47,7 @@ def result(name: str, kind: str, **value: Any) -> list[dict[str, Any]]:
 def test_one_question(xml: str, name: str, classes: tuple[str, ...]) -> None:
     (question,) = parse(view(xml)).questions
     assert (question.name, question.classes, question.options) == (name, classes, classes)
+    assert question.kind == ("ordinal" if xml.startswith("<Rating") else "choices")
 
 
 def test_multiple_choice_asks_a_question_a_class() -> None:

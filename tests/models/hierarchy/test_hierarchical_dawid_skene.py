@@ -142,7 +142,6 @@ def test_the_hierarchy_is_learned_from_anchored_counts_and_lone_labels(shape: di
                 lone_lj[option] += counted.weight * q_nj[n]
     expected = Skills.learned(counted.anchored(counted.weighed(evidence).by(q_nj)), 0.7, lone_lj)
     found = counted.skills(counted.weighed(evidence).by(q_nj), counted.weighed(evidence).lone(q_nj), 0.7)
-    assert found.accuracy == pytest.approx(expected.accuracy)
     np.testing.assert_allclose(found.prior_klj, expected.prior_klj)
     if shape.get("asked") == 0.2:
         assert lone_lj.sum() > 1
