@@ -14,7 +14,7 @@ Dawid-Skene, or VB-IBCC. In BSC-seq an annotator's answer depends on their previ
 so it splits each annotator into L + 1 pseudo-annotators: one per previous label, and one for items at the beginning or
 after an item that the annotator did not label. This models annotators who mark little and overlook entire names: an O
 after an O carries less information than an O after a B. If all classes are O, B-kind and I-kind, then I-kind may only
-follow B-kind or I-kind.
+follow B-kind or I-kind. The classes O, B and I are spans of a single type, which has no name.
 """
 
 from __future__ import annotations
@@ -311,14 +311,15 @@ def merged(counts_klj: Floats, n_options: int) -> Floats:
 def steps_of_spans(classes: Sequence[object]) -> npt.NDArray[np.bool_] | None:
     """Return (1 + J, J) True for classes that may begin a sequence, and that may follow each class.
 
-    I-X may only follow B-X or I-X. Return None unless every class is O, B-X or I-X for some X.
+    I-X may only follow B-X or I-X, unless no class is B-X. B and I are spans of a type without a name. Return None
+    unless every class is O, B-X, I-X, B or I.
     """
-    parts = [re.fullmatch("O|([BI])-(.+)", str(name), re.DOTALL) for name in classes]
+    parts = [re.fullmatch("O|([BI])(?:-(.+))?", str(name), re.DOTALL) for name in classes]
     if not all(parts):
         return None
-    goes_on = np.array([part is not None and part[1] == "I" for part in parts])
-    kinds = np.array([part[2] or "" if part else "" for part in parts])
-    return np.vstack((~goes_on, ~goes_on | (kinds[:, None] == kinds)))
+    marks, kinds = (np.array([part[group] or "" if part else "" for part in parts]) for group in (1, 2))
+    goes_on = (marks == "I") & np.isin(kinds, kinds[marks == "B"])
+    return np.vstack((~goes_on, ~goes_on | ((marks != "")[:, None] & (kinds[:, None] == kinds))))
 
 
 def _prior_on(

@@ -2,8 +2,9 @@
 
     B-PER I-PER O B-LOC     the spans (0, 2, PER) and (3, 4, LOC): first token, one past the last, kind
 
-A class that is "O" (or None) is outside; B-X begins a span of kind X and I-X continues it. An I-X that follows
-nothing of its kind begins one, as in the CoNLL evaluation (Tjong Kim Sang & De Meulder 2003).
+B and I alone are spans of the kind NAMELESS. A class that is "O" (or None) is outside; B-X begins a span of kind X and
+I-X continues it. An I-X that follows nothing of its kind begins one, as in the CoNLL evaluation (Tjong Kim Sang & De
+Meulder 2003).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import pairwise
 from hitl.errors import BadInput
 from hitl.models.priors.markov_chain import Sequences
 
-OUTSIDE = "O"
+OUTSIDE, NAMELESS = "O", "span"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,9 +44,9 @@ class Agreement:
 
 
 def spans(labels: Sequence[str | None], sequences: Sequences) -> list[Span]:
-    """Return the spans of all sequences, in order; `labels` (N,) are the classes of the items: `O`, `B-kind`, `I-kind`.
+    """Return the spans of all sequences, in order.
 
-    Raise BadInput for any other class.
+    `labels` (N,) are the classes of the items: O, B-kind, I-kind, B or I. Raise BadInput for any other class.
     """
     start = sequences.start.tolist()
     rows = sequences.rows.tolist()
@@ -95,6 +96,6 @@ def _read(label: str | None) -> tuple[str, str]:
     if label is None or label == OUTSIDE:
         return OUTSIDE, ""
     mark, dash, kind = label.partition("-")
-    if mark not in ("B", "I") or not dash or not kind:
-        raise BadInput(f"class {label!r} is no part of a span; expected O, B-kind or I-kind")
-    return mark, kind
+    if mark not in ("B", "I") or (dash and not kind):
+        raise BadInput(f"class {label!r} is no part of a span; expected O, B-kind, I-kind, B or I")
+    return mark, kind or NAMELESS

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
+import pytest
 from scipy.special import digamma, logsumexp
 
 from hitl import Annotations, Evidence
@@ -51,6 +52,32 @@ def test_what_may_follow_what() -> None:
     assert allowed[1 + BIO.index("B-X")].tolist() == [True, True, True, True, False]
     assert allowed[1 + BIO.index("I-Y")].tolist() == [True, True, False, True, True]
     assert steps_of_spans(("O", "X")) is None
+    assert steps_of_spans(("O", "B-")) is None
+
+
+def test_spans_of_a_type_without_a_name_follow_each_other_as_others_do() -> None:
+    """B and I are the only type, or one of several. I begins a span where no class is B of its type."""
+    found = steps_of_spans(("O", "B", "I"))
+    assert found is not None
+    assert found.tolist() == [[True, True, False], [True, True, False], [True, True, True], [True, True, True]]
+    mixed = steps_of_spans(("O", "B", "I", "B-X", "I-X"))
+    assert mixed is not None
+    assert mixed[1:, 2].tolist() == [False, True, True, False, False]
+    alone = steps_of_spans(("O", "I", "I-X"))
+    assert alone is not None
+    assert alone.all()
+
+
+@pytest.mark.parametrize("suffix", ["", "-X"])
+def test_no_consensus_goes_on_with_a_span_that_has_not_begun(suffix: str) -> None:
+    """Most annotators began the name late: what they say there is I after O, which no span is."""
+    classes = ["O", f"B{suffix}", f"I{suffix}"]
+    said_kn = [["OBI".index(mark) for mark in answer] for answer in ("OIIO", "OIIO", "OBIO", "OIIO")]
+    annotations = Annotations.from_matrix(np.transpose(said_kn), classes=classes)
+    known = Evidence(annotations, sequence=np.array([(0, place) for place in range(4)]))
+    consensus = BSCSeq().fit(known)
+    steps = np.column_stack((consensus.labels[:-1], consensus.labels[1:])).tolist()
+    assert ["O", f"I{suffix}"] not in steps
 
 
 def test_steps_that_are_not_allowed_have_no_part_whatever_annotators_say() -> None:
