@@ -8,6 +8,9 @@
     item      represented by the cluster about which its annotators agree least. Their votes on this cluster are their
               labels of the item.
 
+Spans match only if they share more than half of the shorter one. Those that overlap by less are neighbors with
+disputed borders.
+
 So an annotator who overlooks or invents a part errs once. The overlap of two clusters is the mean over pairs of their
 marks. No cluster has two marks of one annotator. Clusters are joined in an order that depends on places alone, so the
 order of annotators does not matter.
@@ -211,12 +214,20 @@ def fit_clusters(matched: Matched, method: Combiner, size_n: Floats) -> tuple[Co
     Return the consensus on clusters, their (C, J) class probabilities, and (N,) the probability that the annotators of
     an item overlooked nothing in it. `size_n` (N,): sizes of the items.
     """
-    answers = matched.answers
     consensus = method.fit(seen_by(method, matched.votes))
     q_cj = consensus.probabilities[: len(matched)]
+    return consensus, q_cj, without_missed(matched, q_cj, size_n, misses(consensus.annotators))
+
+
+def without_missed(matched: Matched, q_cj: Floats, size_n: Floats, miss_k: Floats) -> Floats:
+    """Return (N,) probability that the annotators of an item overlooked nothing in it (`missed_objects`).
+
+    `q_cj` (C, J): class probabilities of the clusters. `size_n` (N,): sizes of the items. `miss_k` (K,): chance that an
+    annotator overlooks a part.
+    """
+    answers = matched.answers
     seen_n = np.bincount(matched.item_c, weights=1 - q_cj[:, 0], minlength=len(size_n)).astype(np.float64)
-    miss_k = misses(consensus.annotators)
-    return consensus, q_cj, chance_of_none(seen_n, size_n, answers.known_n, answers.answer_a2, miss_k)
+    return chance_of_none(seen_n, size_n, answers.known_n, answers.answer_a2, miss_k)
 
 
 def without_clusters(nothing_n: Floats, report: AnnotatorReport) -> Floats:

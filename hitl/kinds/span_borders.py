@@ -3,12 +3,15 @@
 In a text, in tokens:
 
     p(x | b) = a_k                                          x = b: annotator k marks the right border
-             = (1 - a_k) (1 - r) / 2  r^(|x - b| - 1)       |x - b| tokens away from it
+             = (1 - a_k) e_k (1 - r) r^(b - x - 1)          x is before b
+             = (1 - a_k) (1 - e_k) (1 - r) r^(x - b - 1)    x is after b
 
 x is the marked border, b the true one. b is any of the marked borders, or a place up to `NEAR` tokens from one, with
-equal prior probability. a_k and r are learned by EM. a_k is shrunk towards the mean of all annotators by `STRENGTH`
-pseudo-borders with this mean. Starts and ends have separate parameters. Spans are weighted by the probability that they
-exist. Majority vote is the special case in which all a_k are equal and r is 1. If r is small, the median wins.
+equal prior probability. a_k, e_k and r are learned by EM. a_k is shrunk towards the mean of all annotators by
+`STRENGTH` pseudo-borders with this mean. e_k is shrunk in the same way, by that number out of `STRENGTHS` which makes
+the misplaced borders most probable. So annotators get sides of their own only if their errors differ in direction.
+Starts and ends have separate parameters. Spans are weighted by the probability that they exist. Majority vote is the
+special case in which all a_k are equal, e_k is one half, and r is 1. If r is small, the median wins.
 
 In a recording, in time:
 
@@ -29,6 +32,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import betaln
 
 from hitl.annotations import Floats
 from hitl.kinds.matching import Flags, Indices, Matched, within_groups
@@ -38,6 +42,9 @@ NEAR = 3
 
 STRENGTH, TIME_STRENGTH = 4.0, 8.0
 """Number of pseudo-borders with the mean of all annotators that are added to each annotator."""
+
+STRENGTHS = 2.0 ** np.arange(1, 13)
+"""Candidates for the number of pseudo-borders that are added to the misplaced borders of each annotator."""
 
 SWEEPS, TIME_SWEEPS = 50, 30
 TOLERANCE, TIME_TOLERANCE = 1e-4, 1e-3
@@ -61,6 +68,7 @@ class Borders:
         cluster_b, place_b: (B,) span and place, in tokens, of each candidate; sorted.
         probability_b: (B,) probability of each candidate; sums to 1 for each span.
         right_k: (K,) probability that an annotator marks the right border, in (0, 1).
+        early_k: (K,) share of an annotator's misplaced borders that are before the right one, in (0, 1).
         decay: r, the decay of probability with distance, in (0, 1).
     """
 
@@ -68,6 +76,7 @@ class Borders:
     place_b: Indices
     probability_b: Floats
     right_k: Floats
+    early_k: Floats
     decay: float
 
     def at(self, cluster_e: Indices, place_e: Indices) -> Floats:
@@ -96,13 +105,15 @@ def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_anno
     candidate = np.repeat(np.arange(len(cluster_b)), count)
     member = np.repeat(first, count) + within_groups(count)
     annotator = member_m3[member, 1]
-    away = np.abs(member_m3[member, 2] - place_b[candidate])
+    offset = member_m3[member, 2] - place_b[candidate]
+    early, away = offset < 0, np.abs(offset)
     wrong_b = (known_c[cluster_b] >= 0) & (known_c[cluster_b] != place_b)
     begins = np.flatnonzero(np.diff(cluster_b, prepend=-1))
 
-    def posterior(right_k: Floats, decay: float) -> Floats:
-        wrong_k = np.log1p(-right_k) + np.log((1 - decay) / 2)
-        log = np.where(away == 0, np.log(right_k)[annotator], wrong_k[annotator] + (away - 1) * np.log(decay))
+    def posterior(right_k: Floats, early_k: Floats, decay: float) -> Floats:
+        side_k2 = np.log1p(-right_k)[:, None] + np.log1p(-decay) + np.log(np.column_stack((1 - early_k, early_k)))
+        wrong = side_k2[annotator, early.astype(np.intp)] + (away - 1) * np.log(decay)
+        log = np.where(away == 0, np.log(right_k)[annotator], wrong)
         log_b: Floats = np.bincount(candidate, weights=log, minlength=len(wrong_b)).astype(np.float64)
         log_b[wrong_b] = -np.inf
         if not len(begins):
@@ -112,25 +123,39 @@ def learn_borders(member_m3: Indices, weight_c: Floats, known_c: Indices, n_anno
         normal: Floats = p_b / np.repeat(np.add.reduceat(p_b, begins), length)
         return normal
 
-    def learn(p_b: Floats) -> tuple[Floats, float]:
-        """Return a_k and r. The means over all annotators include one right and one wrong pseudo-border."""
-        weight = (p_b * weight_c[cluster_b])[candidate]
-        hit_k = np.bincount(annotator, weights=weight * (away == 0), minlength=n_annotators)
-        all_k = np.bincount(annotator, weights=weight, minlength=n_annotators)
-        mean = (hit_k.sum() + 1) / (all_k.sum() + 2)
-        missed = weight * (away > 0)
-        further = float((missed * (away - 1)).sum())
-        return (hit_k + STRENGTH * mean) / (all_k + STRENGTH), (further + 1) / (further + float(missed.sum()) + 2)
+    def by_annotator(weight: Floats) -> Floats:
+        return np.bincount(annotator, weights=weight, minlength=n_annotators).astype(np.float64)
 
-    right_k: Floats = np.full(n_annotators, 0.8)
-    decay = 0.5
+    def learn(p_b: Floats) -> tuple[Floats, Floats, float]:
+        """Return a_k, e_k and r. The means over all annotators include one border of each kind."""
+        weight = (p_b * weight_c[cluster_b])[candidate]
+        wrong = weight * (away > 0)
+        right_k = shrink_shares(by_annotator(weight * (away == 0)), by_annotator(weight), STRENGTH)
+        early_k = shrink_shares(by_annotator(weight * early), by_annotator(wrong))
+        further = float((wrong * (away - 1)).sum())
+        return right_k, early_k, (further + 1) / (further + float(wrong.sum()) + 2)
+
+    parameters: tuple[Floats, Floats, float] = np.full(n_annotators, 0.8), np.full(n_annotators, 0.5), 0.5
     for _ in range(SWEEPS):
-        learned_k, learned = learn(posterior(right_k, decay))
-        moved = max(np.abs(learned_k - right_k).max(initial=0), abs(learned - decay))
-        right_k, decay = learned_k, learned
-        if moved < TOLERANCE:
+        before, parameters = np.hstack(parameters), learn(posterior(*parameters))
+        if np.abs(np.hstack(parameters) - before).max() < TOLERANCE:
             break
-    return Borders(cluster_b, place_b, posterior(right_k, decay), right_k, decay)
+    return Borders(cluster_b, place_b, posterior(*parameters), *parameters)
+
+
+def shrink_shares(hit_k: Floats, all_k: Floats, strength: float | None = None) -> Floats:
+    """Return (K,) shares of hits, shrunk towards their mean by `strength` pseudo-observations.
+
+    By default, by as many of `STRENGTHS` as make the hits most probable if the shares have a beta distribution. The
+    mean includes one hit and one other.
+    """
+    mean = (hit_k.sum() + 1) / (all_k.sum() + 2)
+    if strength is None:
+        a, b = STRENGTHS[:, None] * mean, STRENGTHS[:, None] * (1 - mean)
+        log_p = (betaln(hit_k + a, all_k - hit_k + b) - betaln(a, b)).sum(axis=1)
+        strength = float(STRENGTHS[log_p.argmax()])
+    shares: Floats = (hit_k + strength * mean) / (all_k + strength)
+    return shares
 
 
 def time_borders(matched: Matched, border_v: Floats, weight_c: Floats, n_annotators: int) -> Indices:

@@ -1,7 +1,8 @@
 """Fit the spans of one layer, and the probability of each.
 
 With a method for items, each cluster of matched spans is an item, and the method gives the probabilities of the classes
-and of nothing.
+and of nothing. By default they come from the spans that annotators miss and invent (`latent_spans`), and answers count
+for less by the design effect that the default combiner measures on the clusters.
 
     texts        p(span) = p(class) p(this start) p(this end). Of overlapping spans, a subset without overlaps is
                  selected: the one with the largest sum of log odds.
@@ -9,7 +10,7 @@ and of nothing.
                  more than half of the shorter one, the more probable is selected. If two overlap by less, the first
                  ends where the second begins.
     missed       The probability that an item has spans, if no annotator marked any, comes from
-                 `hitl.models.inference.missed_objects`.
+                 `hitl.models.inference.missed_objects`, by default with the misses of `latent_spans`.
 
 Only clusters that are more likely a span than nothing are selected.
 
@@ -36,10 +37,12 @@ from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.kinds.kind import NOTHING
-from hitl.kinds.matching import Flags, Indices, Matched, fit_clusters
+from hitl.kinds.latent_spans import learn_spans
+from hitl.kinds.matching import Flags, Indices, Matched, fit_clusters, without_missed
 from hitl.kinds.span_borders import learn_borders, time_borders
 from hitl.kinds.span_labels import SpanLabels, share_half
 from hitl.models.combiner import Combiner
+from hitl.models.default import DefaultCombiner
 from hitl.models.sequences.learned_chain import ChainPosterior
 from hitl.parts import Part
 from hitl.tables.encode import writable
@@ -87,6 +90,11 @@ def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
     if labels.texts is not None:
         size_n = np.bincount(labels.tokens.item_t, minlength=len(size_n)).astype(np.float64)
     consensus, q_cj, nothing_n = fit_clusters(matched, method, size_n)
+    if isinstance(method, DefaultCombiner) and len(matched):
+        latent = learn_spans(matched, size_n)
+        known_c = labels.known_n[matched.item_c]
+        q_cj = latent.tempered(consensus.design_effect, labels.answers_n[matched.item_c], known_c)
+        nothing_n = without_missed(matched, q_cj, size_n, 1 - latent.marks_kj[:, 1])
     find = _find_in_time if labels.texts is None else _find_in_texts
     return LayerFit(consensus, consensus.annotators, q_cj, nothing_n, find(labels, matched, q_cj))
 

@@ -273,6 +273,9 @@ class SpanLabels(Answers, OneLineRepr):
         start, end = place_p3[:, 1:].T if self.border_v is None else self.border_v[place_p3[:, 1:]].T
         shared = np.minimum(end[one], end[other]) - start[other]
         overlap = shared / (end[one] - start[one] + end[other] - start[other] - shared)
+        # Spans that only touch at disputed borders are neighbors. One within another is the same part.
+        same = 2 * shared > np.minimum(end[one] - start[one], end[other] - start[other])
+        one, other, overlap = one[same], other[same], overlap[same]
         cluster_p = link(np.column_stack((one, other)), overlap, place_s.ravel(), label_s, span_s5[:, 1])
         sides = zip(item.tolist(), start.tolist(), end.tolist(), strict=True)
         titles = np.array([f"{self.items[n]}[{begin}:{stop}]" for n, begin, stop in sides], dtype=object)

@@ -1,9 +1,9 @@
 """Spans of texts and of time: an answer is all spans that one annotator marked in one document.
 
-The default is a method for items. It is as accurate as the best chain of tokens for names in newspapers, and far more
-accurate if spans are long or their borders are disputed (docs/benchmarks/sequences.txt). The reason is that an
-annotator who overlooks a span is wrong about all of its tokens at once. A chain counts these as several independent
-errors.
+By default, spans are matched across annotators, and each annotator has their own rates of misses, inventions, confused
+classes and misplaced borders. This is as accurate as the best chain of tokens for names in newspapers, and far more
+accurate if spans are long or their borders are disputed (docs/benchmarks/spans.txt). The reason is that an annotator
+who overlooks a span is wrong about all of its tokens at once. A chain counts these as several independent errors.
 """
 
 from __future__ import annotations

@@ -11,7 +11,18 @@ from importlib import import_module
 
 NAMES = (
     *("pl", "calibration", "replay_cifar10h", "replay_crew", "replay_people", "demo", "diverse", "gpc", "gpc_active"),
-    *("accuracy", "honesty", "learn", "masks", "networks", "satellite", "schedule_crashes", "sequences", "assign"),
+    *(
+        "accuracy",
+        "honesty",
+        "learn",
+        "masks",
+        "networks",
+        "satellite",
+        "schedule_crashes",
+        "sequences",
+        "spans",
+        "assign",
+    ),
     *("variational_gp",),
 )
 

@@ -24,33 +24,40 @@ class SpanCrowd:
         words: mean words of a span; gap: mean words between spans; length: words of a text; kinds: how many.
         annotators: how many; answers: how many of them answer each text.
         missed, mixed_up, shifted: chance that a span is overlooked, has another kind, and that a border is one word
-            off (and one more with the same chance, and so on); invented: spans that are none, for each right one. Each
-            annotator has from half of it to one and a half.
+            off (and one more with the same chance, and so on); invented: spans that are none, for each right one.
+        spread: least and largest factor by which an annotator makes each of these errors; every error has its own.
+        outward: borders are only moved outward. expert: the first annotator makes a tenth of all errors.
     """
 
     words: float = 2.0
-    gap: int = 12
+    gap: float = 12
     length: int = 60
     kinds: int = 3
-    annotators: int = 4
+    annotators: int = 12
     answers: int = 4
     missed: float = 0.15
     invented: float = 0.1
     mixed_up: float = 0.1
     shifted: float = 0.15
-    texts: int = 150
+    spread: tuple[float, float] = (0.2, 1.8)
+    outward: bool = False
+    expert: bool = False
+    texts: int = 300
 
     def draw(self, seed: int) -> tuple[SpanLabels, Right]:
         """What the crowd marked, and the right spans of each text, in characters: every word is one letter long."""
         rng = np.random.default_rng(seed)
-        error_k = rng.uniform(0.5, 1.5, self.annotators)
+        usual = np.array([self.missed, self.invented, self.mixed_up, self.shifted])
+        error_k4 = usual * rng.uniform(*self.spread, (self.annotators, 4))
+        if self.expert:
+            error_k4[0] = usual / 10
         right: dict[str, list[Span]] = {}
         answers = []
         for number in range(self.texts):
             name, spans = f"t{number}", self._text(rng)
             right[name] = spans
             for k in rng.permutation(self.annotators)[: self.answers].tolist():
-                marked = self._answer(rng, spans, float(error_k[k]))
+                marked = self._answer(rng, spans, *error_k4[k].tolist())
                 answers.append(Answer(name, f"ann-{k}", [in_characters(span) for span in marked]))
         texts = dict.fromkeys(right, " ".join(["w"] * self.length))
         labels = SpanLabels.from_texts(texts, answers, classes=self._names)
@@ -68,13 +75,15 @@ class SpanCrowd:
             place = end + int(rng.exponential(self.gap))
         return spans
 
-    def _answer(self, rng: np.random.Generator, spans: list[Span], error: float) -> list[Span]:
+    def _answer(
+        self, rng: np.random.Generator, spans: list[Span], missed: float, invented: float, mixed_up: float, off: float
+    ) -> list[Span]:
         found = []
         for start, end, kind in spans:
-            if rng.random() >= self.missed * error:
-                kind = str(rng.choice(self._names)) if rng.random() < self.mixed_up * error else kind
-                found.append((self._moved(rng, start, error), self._moved(rng, end, error), kind))
-        for _ in range(rng.poisson(self.invented * error * max(len(spans), 1))):
+            if rng.random() >= missed:
+                kind = str(rng.choice(self._names)) if rng.random() < mixed_up else kind
+                found.append((self._moved(rng, start, off, -1), self._moved(rng, end, off, 1), kind))
+        for _ in range(rng.poisson(invented * max(len(spans), 1))):
             start = int(rng.integers(self.length))
             found.append((start, start + 1 + int(rng.poisson(self.words - 1)), str(rng.choice(self._names))))
         kept: list[Span] = []
@@ -83,20 +92,22 @@ class SpanCrowd:
                 kept.append((start, end, kind))
         return kept
 
-    def _moved(self, rng: np.random.Generator, place: int, error: float) -> int:
-        while rng.random() < self.shifted * error:
-            place += int(rng.choice([-1, 1]))
+    def _moved(self, rng: np.random.Generator, place: int, off: float, outward: int) -> int:
+        while rng.random() < off:
+            place += outward if self.outward else int(rng.choice([-1, 1]))
         return place
 
 
 CROWDS: Mapping[str, SpanCrowd] = {
-    "names": SpanCrowd(words=1.6),
-    "names, two of twenty": SpanCrowd(words=1.6, annotators=20, answers=2),
-    "phrases of 5": SpanCrowd(words=5, gap=15, shifted=0.3),
-    "phrases of 15": SpanCrowd(words=15, gap=15, shifted=0.4),
-    "phrases of 15, noisy": SpanCrowd(words=15, gap=15, shifted=0.5, missed=0.3, invented=0.3, mixed_up=0.2),
-    "passages of 25": SpanCrowd(words=25, gap=10, shifted=0.5, length=100, annotators=5, answers=5),
-    "one kind, six of forty": SpanCrowd(8, 30, 100, 1, 40, 6, missed=0.4, invented=0.2, mixed_up=0, shifted=0.4),
+    "misses, eight of twenty": SpanCrowd(annotators=20, answers=8, missed=0.5),
+    "inventions": SpanCrowd(invented=1.0),
+    "borders moved outward": SpanCrowd(words=3, answers=3, shifted=0.4, outward=True),
+    "long, disputed borders": SpanCrowd(words=15, gap=15, shifted=0.45),
+    "six classes mixed up": SpanCrowd(kinds=6, mixed_up=0.4),
+    "side by side, one class": SpanCrowd(words=3, gap=0.6, kinds=1, mixed_up=0.0),
+    "one expert, two of ten": SpanCrowd(
+        annotators=10, answers=2, missed=0.35, invented=0.3, mixed_up=0.25, shifted=0.3, expert=True
+    ),
 }
 
 

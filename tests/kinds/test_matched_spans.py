@@ -62,6 +62,16 @@ def test_the_larger_overlap_is_joined_first_and_then_the_kind_decides() -> None:
     assert clusters(found) == [{("bob", 0, 3)}, {("ann", 0, 7), ("bob", 4, 7)}]
 
 
+def test_neighbors_that_touch_at_a_disputed_border_are_two_parts() -> None:
+    """Ann saw the first and Bob the second; where the one is most of the other, they saw the same."""
+    found = labels(ann=[(0, 9, "A")], bob=[(6, 15, "A")])
+    assert clusters(found) == [{("ann", 0, 9)}, {("bob", 6, 15)}]
+    found = labels(ann=[(0, 9, "A")], bob=[(4, 13, "A")])
+    assert clusters(found) == [{("ann", 0, 9), ("bob", 4, 13)}]
+    found = labels(ann=[(0, 15, "A")], bob=[(6, 9, "A")])
+    assert clusters(found) == [{("ann", 0, 15), ("bob", 6, 9)}]
+
+
 def test_known_spans_are_truth_of_what_they_match() -> None:
     found = labels({"t": [(0, 5, "B"), (14, 17, "A")]}, ann=[(0, 3, "A"), (8, 11, "A")])
     (matched,) = found.matched
@@ -86,7 +96,8 @@ def naive(found: SpanLabels) -> set[frozenset[tuple[str, float, float]]]:
             pairs = [(a, b) for a in one for b in other]
             shared = [max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs]
             whole = [(a[1] - a[0]) + (b[1] - b[0]) - s for (a, b), s in zip(pairs, shared, strict=True)]
-            overlap = np.mean([s / w for s, w in zip(shared, whole, strict=True)])
+            half = [2 * s > min(a[1] - a[0], b[1] - b[0]) for s, (a, b) in zip(shared, pairs, strict=True)]
+            overlap = np.mean([s / w if more else 0 for s, w, more in zip(shared, whole, half, strict=True)])
             agree = np.mean([a[2] == b[2] for a, b in pairs])
             places = tuple(sorted(min((span[0], span[1]) for span in group) for group in (one, other)))
             key = (round(overlap, 9), agree, tuple((-a, -b) for a, b in places))

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from hitl.kinds.span_borders import NEAR, learn_borders
+from hitl.kinds.span_borders import NEAR, learn_borders, shrink_shares
 from hitl.kinds.span_fit import without_overlap
 from hitl.models.inference.missed_objects import chance_of_none
 
@@ -32,6 +32,26 @@ def test_annotators_and_decay_are_found_again() -> None:
     assert found.decay == pytest.approx(0.4, abs=0.05)
 
 
+@pytest.mark.parametrize("side_k", [(-1, -1, 1, 1), (-1, -1, -1, -1)], ids=["own", "same"])
+def test_annotators_who_only_err_to_one_side_are_found(side_k: tuple[int, ...]) -> None:
+    """Four in ten borders are one place off, so that a vote is often a tie."""
+    rng, true_c = np.random.default_rng(2), 100 + 50 * np.arange(1_500)
+    wrong_ck = rng.random((1_500, 4)) < 0.4
+    rows = [(c, k, true_c[c] + wrong_ck[c, k] * side_k[k]) for c in range(1_500) for k in range(4)]
+    found = learn_borders(np.array(rows), np.ones(1_500), np.full(1_500, -1), 4)
+    np.testing.assert_allclose(found.early_k, np.array(side_k) < 0, atol=0.05)
+    np.testing.assert_allclose(found.right_k, 0.6, atol=0.06)
+    assert found.at(np.arange(1_500), true_c).mean() > 0.85
+
+
+def test_shares_are_shrunk_as_far_as_annotators_are_alike() -> None:
+    rng, all_k = np.random.default_rng(0), np.full(40, 50.0)
+    alike_k = rng.binomial(50, 0.3, 40).astype(float)
+    assert np.ptp(shrink_shares(alike_k, all_k)) < np.ptp(alike_k / all_k) / 2
+    apart_k = rng.binomial(50, np.repeat([0.05, 0.9], 20)).astype(float)
+    np.testing.assert_allclose(shrink_shares(apart_k, all_k), apart_k / all_k, atol=0.03)
+
+
 def test_the_posterior_is_that_of_plain_products() -> None:
     member_m3, _, _ = simulated(1, 20)
     found = learn_borders(member_m3, np.ones(20), np.full(20, -1), 4)
@@ -42,8 +62,8 @@ def test_the_posterior_is_that_of_plain_products() -> None:
         for b in places:
             product = 1.0
             for _, k, x in own.tolist():
-                far, a, r = abs(x - b), found.right_k[k], found.decay
-                product *= a if far == 0 else (1 - a) * (1 - r) / 2 * r ** (far - 1)
+                far, a, e, r = abs(x - b), found.right_k[k], found.early_k[k], found.decay
+                product *= a if far == 0 else (1 - a) * (e if x < b else 1 - e) * (1 - r) * r ** (far - 1)
             weight.append(product)
         ours = found.at(np.full(len(places), c), np.array(places))
         np.testing.assert_allclose(ours, np.array(weight) / np.sum(weight), atol=1e-9)
