@@ -14,6 +14,7 @@ from hitl.errors import HitlError
 from hitl.events.sender import addresses_of
 from hitl.formatting import counted, subject_of
 from hitl.learning.features import file_source, stored_features
+from hitl.models.analysis.explanations import GOLD_ITEMS, explanations
 from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
 from hitl.platform import Check, Connector, silent
@@ -71,6 +72,7 @@ def checks(config: Path) -> Iterator[Check]:
             yield Check("other projects", False, problem, fix)
         yield _outbox(settings, store)
         yield from _skills(settings, store)
+        yield from _explanations(settings, store)
         yield from _models(settings, store, connector)
         yield from _features(settings, store)
         yield from _graph(settings, store)
@@ -122,6 +124,15 @@ def _outbox(settings: Settings, store: Store) -> Check:
     why = "; the last run failed (`hitl status`)" if failure else ""
     fix = "`hitl run` plans again, drops what is no longer wanted, and sends the rest"
     return Check("outbox", not failure, f"{len(pending)} to be sent: {waiting}{why}", fix if failure else "")
+
+
+def _explanations(settings: Settings, store: Store) -> Iterator[Check]:
+    """Warn about questions whose labels have two explanations that only ground truth can tell apart."""
+    results, _ = store.latest(settings.name) or ({}, None)
+    for name, consensus in results.items():
+        if ambiguity := explanations(consensus):
+            fix = f"`hitl gold FILE` with the right answers to {GOLD_ITEMS} items drawn at random"
+            yield Check(f"labels of {name}", True, ambiguity, fix, warns=True)
 
 
 def _models(settings: Settings, store: Store, connector: Connector) -> Iterator[Check]:

@@ -62,12 +62,21 @@ def test_annotators_who_know_all_classes_need_no_explanation() -> None:
     assert explanations(DefaultCombiner().fit(Evidence(evidence.annotations))) is None
 
 
-def test_combine_says_so(run: Run) -> None:
+def test_combine_and_doctor_say_so(run: Run) -> None:
     annotations = overlooked().annotations
     rows = zip(annotations.item, annotations.annotator, annotations.label, strict=True)
     text = "".join(f"{n},{k},{annotations.classes[label]}\n" for n, k, label in rows)
-    with open("labels.csv", "w") as file:
+    with open("annotations.csv", "w") as file:
         file.write("item,annotator,label\n" + text)
-    code, out, _ = run("combine", "labels.csv")
+    code, out, _ = run("combine", "annotations.csv")
     assert code == 0
     assert "annotators overlook 'defect'" in " ".join(out.split())
+    assert run("init", "--tables", ".", "--name", "parts")[0] == 0
+    assert run("run")[0] == 0
+    code, out, _ = run("doctor")
+    said = " ".join(out.split())
+    assert (code, "labels of label: Two explanations fit these labels: annotators overlook 'defect'" in said) == (
+        0,
+        True,
+    )
+    assert "-> `hitl gold FILE` with the right answers to 30 items drawn at random" in said
