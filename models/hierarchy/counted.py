@@ -92,6 +92,8 @@ class Weighed:
 
     def lone(self, q_nj: Floats) -> Floats:
         """Return (L, J) weighted expected counts of lone labels by beliefs (N, J)."""
+        if not self.lone_m.size:
+            return np.zeros((self.annotations.n_options, q_nj.shape[1]))
         label_m, item_m = self.annotations.label[self.lone_m], self.annotations.item[self.lone_m]
         said = self.crowd_n[item_m], (label_m, np.arange(len(label_m)))
         return np.asarray(sparse.csr_array(said, shape=(self.annotations.n_options, len(label_m))) @ q_nj[item_m])

@@ -25,6 +25,7 @@ from scipy.stats import beta
 
 from hitl.annotations import Floats
 from hitl.models.hierarchy.skills import recalled
+from hitl.models.numerics import kernels
 
 POINTS = (0.0, -0.35, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Values of t."""
@@ -88,9 +89,7 @@ def _fitted(
         rows_lj = recalled((votes_pl * items_p[:, None]).T @ q_pj, RECALL, STRENGTH)
         if learn:
             share_j = (items_p @ q_pj + 1 / share_j.size) / (items_p.sum() + 1)
-        log_q_pj = votes_pl @ np.log(rows_lj) + np.log(share_j)
-        log_z_p = logsumexp(log_q_pj, axis=1)
-        q_pj = np.exp(log_q_pj - log_z_p[:, None])
+        q_pj, log_z_p = kernels.beliefs(votes_pl @ np.log(rows_lj), np.log(share_j))
         found = float(items_p @ log_z_p)
         if abs(found - last) < AT_REST:
             break

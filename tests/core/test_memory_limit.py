@@ -161,6 +161,7 @@ SIZES = st.tuples(st.sampled_from([1, 30, 300, 3_000, 30_000]), st.sampled_from(
 """Rows, and the bytes of all of them."""
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("name", WRITERS)
 @settings(max_examples=4, phases=PHASES)
 @given(size=SIZES, same=st.booleans(), character=st.sampled_from(["x", "é"]))
@@ -277,6 +278,7 @@ RECORDS: dict[str, Callable[[int, str], str]] = {
 }
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize("name", RECORDS)
 @settings(max_examples=6, phases=PHASES)
 @given(
