@@ -27,15 +27,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
+from scipy.special import softmax
 from scipy.stats import chi2, false_discovery_control
 
 from hitl.annotations import Annotations, Floats, Name
-from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.analysis.agreement import agreement_with_others
 from hitl.models.vb_ibcc import VBIBCC
 
-Codes = npt.NDArray[np.intp]
+Codes = npt.NDArray[np.integer]
 
 LEAST_SHARED, MOST_SHARED = 20, 300
 """Minimum number of shared items of a pair, and maximum number of them that the test reads."""
@@ -148,22 +148,15 @@ def _pairs(whole: Annotations) -> tuple[Copy, ...]:
     near = near[differ[near] <= 1 - SUSPECT]
     if not near.size or annotations.n_annotators * annotations.n_classes * annotations.n_options > MOST_CELLS:
         return ()
-    ordinary = np.unique(np.linspace(0, len(first) - 1, ORDINARY).astype(np.intp))
-    tested = np.concatenate((near, ordinary))
     close = differ <= 1 - CLOSE
-    pairs = _TestedPairs.of(annotations, first[tested], second[tested], first[close], second[close])
-    copied_p, found_p = pairs.fit(np.full(len(tested), 0.5), free=True)
-    null = LEAST + (1 - LEAST) * _ordinary(copied_p[len(near) :], len(first), annotations.n_annotators)
-    _, expected_p = pairs.fit(np.full(len(tested), null), free=False)
-    ratio_p = np.where(copied_p > null, np.maximum(found_p - expected_p, 0), 0)[: len(near)]
+    others = _Others(annotations, first[close], second[close])
+    copied_p = np.array([others.fit(first[pair], second[pair])[0] for pair in _spread(len(first), ORDINARY)])
+    null = LEAST + (1 - LEAST) * _ordinary(copied_p, len(first), annotations.n_annotators)
+    fits = {int(pair): others.fit(first[pair], second[pair], null) for pair in near}
     p_values = np.ones(len(first))
-    p_values[near] = np.where(ratio_p > 0, chi2.sf(2 * ratio_p, 1) / 2, 1.0)
-    found = np.flatnonzero(false_discovery_control(p_values) <= FALSE_SHARE)
-    return tuple(
-        _copy(whole, int(first[pair]), int(second[pair]), float(copied), float(p_values[pair]))
-        for pair, copied in zip(near, copied_p, strict=False)
-        if pair in found
-    )
+    p_values[near] = [chi2.sf(2 * ratio, 1) / 2 if copied > null else 1.0 for copied, ratio in fits.values()]
+    found = near[false_discovery_control(p_values)[near] <= FALSE_SHARE]
+    return tuple(_copy(whole, first[pair], second[pair], fits[pair][0], float(p_values[pair])) for pair in found)
 
 
 def _groups(first: Codes, second: Codes, size: int) -> Codes:
@@ -223,103 +216,79 @@ def _close_pairs(annotations: Annotations) -> tuple[Codes, Codes, Floats]:
     return first, second, differ_p
 
 
-@dataclass(frozen=True, eq=False)
-class _TestedPairs:
-    """R shared items of P pairs.
+class _Others:
+    """Beliefs of all accounts but those that may be copies of a pair's, and equation (1) for such a pair."""
 
-    Attributes:
-        pair, x, y: (R,) code of the pair, and the answers of its two accounts.
-        q_rj: (R, J) beliefs of the others.
-        crowd_jl: (J, L) confusion rows of the crowd.
-        size: P.
-    """
-
-    pair: Codes
-    x: Codes
-    y: Codes
-    q_rj: Floats
-    crowd_jl: Floats
-    size: int
-
-    @classmethod
-    def of(cls, annotations: Annotations, first: Codes, second: Codes, near: Codes, near_too: Codes) -> _TestedPairs:
-        """Read the shared items of pairs (P,). `near` and `near_too` name pairs of accounts that may be copies."""
+    def __init__(self, annotations: Annotations, first: Codes, second: Codes) -> None:
+        """Fit the crowd. `first` and `second` are the accounts of pairs that may be copies."""
         size = annotations.n_annotators
-        once = _one_per_group(annotations, _groups(near, near_too, size), np.zeros(size, bool))
+        self._annotations, self._first, self._second = annotations, first, second
+        self._once = once = _one_per_group(annotations, _groups(first, second, size), np.zeros(size, bool))
         fit = VBIBCC().fit(Evidence(once))
-        crowd_lj = np.ones((annotations.n_options, annotations.n_classes))
+        self._log_pi_klj = np.log(np.maximum(fit.annotators.confusion.transpose(0, 2, 1), 1e-6))
+        log_q_jn = [
+            np.bincount(once.item, log_pi_kl[once.annotator, once.label], once.n_items)
+            for log_pi_kl in self._log_pi_klj.transpose(2, 0, 1)
+        ]
+        self._log_q_nj = np.stack(log_q_jn, axis=1) + np.log(fit.class_shares)
+        crowd_lj = np.ones(self._log_pi_klj.shape[1:])
         np.add.at(crowd_lj, once.label, fit.probabilities[once.item])
-        ends = np.concatenate((near, near_too)), np.concatenate((near_too, near))
-        links = csr_array((np.ones(len(ends[0]), bool), ends), shape=(size, size))
-        excluded_pk = np.asarray((links[first] + links[second]).toarray() > 0)
-        excluded_pk[np.arange(len(first)), first] = excluded_pk[np.arange(len(first)), second] = True
-        shared = [_shared_rows(annotations, a, b) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
-        shared = [(a[_spread(len(a))], b[_spread(len(b))]) for a, b in shared]
-        pair = np.repeat(np.arange(len(first)), [len(a) for a, _ in shared])
-        row_x, row_y = (np.concatenate(rows) for rows in zip(*shared, strict=True))
-        q_rj = _beliefs_of_others(once, fit, annotations.item[row_x], excluded_pk, pair)
-        crowd_jl = (crowd_lj / crowd_lj.sum(axis=0)).T
-        return cls(pair, annotations.label[row_x], annotations.label[row_y], q_rj, crowd_jl, len(first))
+        self._crowd_lj = crowd_lj / crowd_lj.sum(axis=0)
 
-    def fit(self, copied_p: Floats, *, free: bool) -> tuple[Floats, Floats]:
-        """Fit (1) to each pair, with this k (P,), or starting from it if `free`. Return k and log posteriors (P,)."""
-        options = self.crowd_jl.shape[1]
-        cell_x, cell_y = self.pair * options + self.x, self.pair * options + self.y
-        equal, many_p = (self.x == self.y)[:, None], np.bincount(self.pair, minlength=self.size)
-        pi_plj = np.tile(self.crowd_jl.T, (self.size, 1, 1))
+    def fit(self, a: int, b: int, null: float = 1.0) -> tuple[float, float]:
+        """Return the k of a pair and, if it is above the `null` hypothesis, the log likelihood ratio."""
+        rows_a, rows_b = (rows[_spread(len(rows), MOST_SHARED)] for rows in _shared_rows(self._annotations, a, b))
+        item = self._annotations.item[rows_a]
+        log_q_nj = self._log_q_nj[item]
+        close = (self._second[np.isin(self._first, (a, b))], self._first[np.isin(self._second, (a, b))])
+        for k in {a, b}.union(*map(np.ndarray.tolist, close)):
+            at, rows = _rows_on(self._once, k, item)
+            log_q_nj[at] -= self._log_pi_klj[k, self._once.label[rows]]
+        q_nj = softmax(log_q_nj, axis=1)
+        x, y = self._annotations.label[rows_a], self._annotations.label[rows_b]
+        copied, log_p = self._maximize(q_nj, x, y, 0.5, free=True)
+        if copied <= null:
+            return copied, 0.0
+        return copied, max(0.0, log_p - self._maximize(q_nj, x, y, null, free=False)[1])
+
+    def _maximize(self, q_nj: Floats, x: Codes, y: Codes, copied: float, *, free: bool) -> tuple[float, float]:
+        """Fit the rows of (1), and k if it is `free`, by EM. Return k and the log posterior."""
+        options = np.arange(len(self._crowd_lj))[:, None]
+        of_x, of_y, equal = (options == x) * 1.0, (options == y) * 1.0, (x == y)[:, None]
+        pi_lj = self._crowd_lj
         for _ in range(STEPS):
-            table, copied_r = pi_plj.reshape(-1, len(self.crowd_jl)), copied_p[self.pair, None]
-            second_rj = (1 - copied_r) * table[cell_y] + copied_r * equal
-            r_rj = self.q_rj * table[cell_x] * second_rj
-            total_r = r_rj.sum(axis=1)
-            prior_p = PSEUDO_LABELS * (self.crowd_jl.T * np.log(pi_plj)).sum(axis=(1, 2))
-            log_p = np.bincount(self.pair, np.log(total_r), self.size) + prior_p
-            r_rj /= total_r[:, None]
-            copy_rj = r_rj * equal * copied_r / second_rj
-            counts_plj = np.stack(
-                [
-                    np.bincount(cell_x, r, len(table)) + np.bincount(cell_y, r - copy, len(table))
-                    for r, copy in zip(r_rj.T, copy_rj.T, strict=True)
-                ],
-                axis=1,
-            ).reshape(pi_plj.shape)
-            pi_plj = PSEUDO_LABELS * self.crowd_jl.T + counts_plj
-            pi_plj /= pi_plj.sum(axis=1, keepdims=True)
+            second_nj = (1 - copied) * pi_lj[y] + copied * equal
+            r_nj = q_nj * pi_lj[x] * second_nj
+            total_n = r_nj.sum(axis=1, keepdims=True)
+            log_p = float(np.log(total_n).sum() + PSEUDO_LABELS * (self._crowd_lj * np.log(pi_lj)).sum())
+            r_nj /= total_n
+            copy_nj = r_nj * equal * copied / second_nj
+            pi_lj = PSEUDO_LABELS * self._crowd_lj + of_x @ r_nj + of_y @ (r_nj - copy_nj)
+            pi_lj /= pi_lj.sum(axis=0)
             if free:
-                copied_p = np.clip(np.bincount(self.pair, copy_rj.sum(axis=1), self.size) / many_p, 1e-3, 1 - 1e-4)
-        return copied_p, log_p
-
-
-def _beliefs_of_others(
-    annotations: Annotations, fit: Consensus, item_r: Codes, excluded_pk: npt.NDArray[np.bool_], pair_r: Codes
-) -> Floats:
-    """Return (R, J) beliefs about these items from all labels but those of accounts that are excluded for the pair."""
-    log_pi_klj = np.log(np.maximum(fit.annotators.confusion.transpose(0, 2, 1), 1e-6))
-    count_r = annotations.labels_per_item[item_r]
-    place = np.repeat(np.arange(len(item_r)), count_r)
-    row = np.arange(len(place)) + np.repeat(annotations.item_start[item_r] - np.cumsum(count_r) + count_r, count_r)
-    counts = ~excluded_pk[pair_r[place], annotations.annotator[row]]
-    place, row = place[counts], row[counts]
-    log_mj = log_pi_klj[annotations.annotator[row], annotations.label[row]]
-    log_q_rj = np.stack([np.bincount(place, log_m, len(item_r)) for log_m in log_mj.T], axis=1)
-    q_rj: Floats = np.exp(log_q_rj - log_q_rj.max(axis=1, keepdims=True)) * fit.class_shares
-    q_rj /= q_rj.sum(axis=1, keepdims=True)
-    return q_rj
+                copied = float(np.clip(copy_nj.sum() / len(x), 1e-3, 1 - 1e-4))
+        return copied, log_p
 
 
 def _shared_rows(annotations: Annotations, a: int, b: int) -> tuple[Codes, Codes]:
     """Return the rows of both accounts' labels on the items that both have labeled."""
     start, rows = annotations.by_annotator
-    of_a, of_b = rows[start[a] : start[a + 1]], rows[start[b] : start[b + 1]]
-    _, at_a, at_b = np.intersect1d(
-        annotations.item[of_a], annotations.item[of_b], assume_unique=True, return_indices=True
-    )
-    return of_a[at_a], of_b[at_b]
+    of_a = rows[start[a] : start[a + 1]]
+    at, of_b = _rows_on(annotations, b, annotations.item[of_a])
+    return of_a[at], of_b
 
 
-def _spread(size: int) -> Codes:
-    """Return at most MOST_SHARED indices, evenly spread."""
-    return np.linspace(0, size - 1, min(size, MOST_SHARED)).astype(np.intp)
+def _rows_on(annotations: Annotations, account: int, item: Codes) -> tuple[Codes, Codes]:
+    """Return the places of the items that an account has labeled, and the rows of its labels."""
+    start, rows = annotations.by_annotator
+    rows = rows[start[account] : start[account + 1]]
+    _, at, of = np.intersect1d(item, annotations.item[rows], assume_unique=True, return_indices=True)
+    return at, rows[of]
+
+
+def _spread(size: int, most: int) -> Codes:
+    """Return at most `most` indices, evenly spread."""
+    return np.linspace(0, size - 1, min(size, most)).astype(np.intp)
 
 
 def _copy(annotations: Annotations, a: int, b: int, copied: float, p_value: float) -> Copy:
