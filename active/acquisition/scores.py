@@ -16,7 +16,6 @@ For many items and annotators at once, with bounds: `expected_gain`. For diverse
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import xlogy
 
 from hitl.annotations import Floats
@@ -92,21 +91,3 @@ def chance_right(probabilities: Floats, confusion: Floats) -> Floats:
     """Return (N, K) chance that annotator k answers item n with its true class (Rodrigues 2014, eq. 12)."""
     j = np.arange(probabilities.shape[1])
     return np.asarray(probabilities @ confusion[:, j, j].T)
-
-
-def confusion_by_others(
-    annotator: npt.NDArray[np.integer], label: npt.NDArray[np.integer], others: Floats, prior: Floats
-) -> Floats:
-    """Estimate (K, J, L) confusion matrices from beliefs that leave out the annotator's own labels.
-
-        pi_k[j, l]  ∝  a_kjl  +  sum over annotations m = (k, l) of  w_m q_mj        w_m = 1 - H(q_m) / ln J
-
-    `annotator` and `label` (M,) are the codes of each annotation. `others` (M, J) are q, the beliefs about its item
-    from all other labels (`hitl.models.annotators.leave_one_out`). `prior` (K, J, L) > 0 are the pseudo-counts a. If
-    own labels counted, an annotator whose labels shape the consensus would look good, and be asked again and again
-    (Rodrigues 2014, 3.3).
-    """
-    weight = np.maximum(1 - entropy(others) / np.log(others.shape[1]), 0.0)
-    alpha_klj = prior.transpose(0, 2, 1).copy()
-    np.add.at(alpha_klj, (annotator, label), others * weight[:, None])
-    return np.asarray(alpha_klj.transpose(0, 2, 1) / alpha_klj.sum(axis=1)[:, :, None])

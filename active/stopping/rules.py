@@ -129,17 +129,13 @@ def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt
     return state
 
 
-def accuracy_interval(error_n: Floats, ratio: float = 1.0, ratio_variance: float = 0.0) -> tuple[float, float, float]:
-    """Return (mean, low, high) of the accuracy of labels that are wrong with probabilities `error_n`: 95 % interval."""
-    return interval_of_errors(
-        float(error_n.sum()), float((error_n * (1 - error_n)).sum()), error_n.size, ratio, ratio_variance
-    )
-
-
 def interval_of_errors(
     errors: float, variance: float, size: int, ratio: float = 1.0, ratio_variance: float = 0.0, level: float = LEVEL
 ) -> tuple[float, float, float]:
-    """Compute `accuracy_interval` from `errors` E, `variance` sum_n e_n (1 - e_n) and `size` N, for any `level`."""
+    """Return (mean, low, high) of the accuracy of N = `size` labels that are wrong with probabilities e_n.
+
+    `errors` is sum_n e_n and `variance` sum_n e_n (1 - e_n).
+    """
     wrong = min(ratio * errors / max(size, 1), 1.0)
     spread = (ratio * variance + errors**2 * ratio_variance) / max(size, 1) ** 2
     right = 1.0 - wrong

@@ -83,7 +83,8 @@ def _require_room(path: Path, file: Any, source: Any, wanted: Sequence[str] | No
     total = 0
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
-        share = 1.0 if rows is None else min(1.0, rows / max(group.num_rows, 1))
+        part = min(rows or group.num_rows, group.num_rows)
+        share = part / max(group.num_rows, 1)
         size, hidden = 0.0, dict[str, Any]()
         for place in range(group.num_columns):
             chunk = group.column(place)
@@ -102,27 +103,22 @@ def _require_room(path: Path, file: Any, source: Any, wanted: Sequence[str] | No
         largest = sum(share * chunk.num_values * chunk.total_uncompressed_size for chunk in hidden.values())
         if COPIES * (total + largest) > most:
             for name, chunk in hidden.items():
-                for texts in _texts_in(file, source, number, name, chunk, rows, most):
+                for texts in _texts_in(source, number, name, chunk, part, most):
                     total += texts
                     require_memory(path, COPIES * total, most, advice)
 
 
-def _texts_in(file: Any, source: Any, group: int, name: str, chunk: Any, rows: int | None, most: int) -> Iterator[int]:
-    """Yield the bytes of the texts of a column: of some rows after the other, or of the largest part."""
+def _texts_in(source: Any, group: int, name: str, chunk: Any, rows: int, most: int) -> Iterator[int]:
+    """Yield, as they are found, the bytes that the texts of a column take in the largest part of this many `rows`."""
     from pyarrow import parquet
 
+    size, coded = min(COUNTED, rows), [name]
     if PREFIXED in chunk.encodings:
-        size, coded = max(1, min(COUNTED, most // (8 * chunk.total_uncompressed_size))), []
-    else:
-        size, coded = COUNTED, [name]
+        size, coded = max(1, min(size, most // (8 * chunk.total_uncompressed_size))), []
     with parquet.ParquetFile(source, pre_buffer=False, read_dictionary=coded) as encoded:
         part = largest = seen = 0
-        size = min(size, rows or size)
         for batch in encoded.iter_batches(size, row_groups=[group], columns=[name], use_threads=False):
             texts = sum(map(_text_bytes, batch.columns))
-            if rows is None:
-                yield texts
-                continue
             part = texts if seen % rows == 0 else part + texts
             seen += batch.num_rows
             if part > largest:

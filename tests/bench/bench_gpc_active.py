@@ -7,7 +7,7 @@
     item         the items nearest to the boundary (eq. 11), any annotator
     both         these, each by the annotator most likely to be right about it (eq. 12)
     both, others the same, annotators chosen by how often they agree with what all else says of their items
-                 (`active.acquisition.scores.confusion_by_others`)
+                 (`by_others`)
     both, loo    the same, the method itself judges annotators without their own labels (section 3.3)
 
 Figures are the mean AUC on the test items after so many queries, ten at a time; items without labels come first.
@@ -32,7 +32,7 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
-from hitl.active.acquisition.scores import chance_right, confusion_by_others, latent_uncertainty
+from hitl.active.acquisition.scores import chance_right, entropy, latent_uncertainty
 from hitl.annotations import Annotations, Floats, Ints
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
@@ -148,13 +148,19 @@ def chosen(
 
 
 def by_others(evidence: Evidence, found: Consensus) -> Floats:
-    """(K, J, L) confusion matrices, each label judged by the features and the other labels of its item."""
+    """(K, J, L) confusion matrices, each label judged by the features and the other labels of its item.
+
+    A label counts 1 - H(q) / ln J, where q are the beliefs of all else about its item.
+    """
     a = evidence.annotations
     log_q_mj = np.log(found.probabilities[a.item] + 1e-300) - np.log(
         found.annotators.confusion[a.annotator, :, a.label]
     )
-    prior_kjl = np.tile([[8.0, 3.0], [3.0, 8.0]], (a.n_annotators, 1, 1))
-    return confusion_by_others(a.annotator, a.label, softmax(log_q_mj, axis=1), prior_kjl)
+    q_mj = softmax(log_q_mj, axis=1)
+    alpha_klj = np.tile([[8.0, 3.0], [3.0, 8.0]], (a.n_annotators, 1, 1))
+    weight_m = np.maximum(1 - entropy(q_mj) / np.log(a.n_classes), 0.0)
+    np.add.at(alpha_klj, (a.annotator, a.label), q_mj * weight_m[:, None])
+    return np.asarray((alpha_klj / alpha_klj.sum(axis=1, keepdims=True)).transpose(0, 2, 1))
 
 
 def answering(

@@ -27,7 +27,7 @@ import pandas as pd
 from scipy.stats import beta
 
 from hitl import score
-from hitl.active.stopping.rules import PRIOR_ERRORS, accuracy_interval
+from hitl.active.stopping.rules import PRIOR_ERRORS, interval_of_errors
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from tests.bench import results
@@ -167,8 +167,10 @@ def covered(source: Source) -> list[dict[str, float | str]]:
         assert truth is not None
         right = score.accuracy(consensus.probabilities[known], truth[known])
         row: dict[str, float | str] = {"kind": source.kind, "labels": labels, "set": source.name}
+        error_n = 1 - consensus.confidence[known]
         for doubt in DOUBTS:
-            _, low, high = accuracy_interval(1 - consensus.confidence[known], 1.0, 1 / doubt)
+            noise = float((error_n * (1 - error_n)).sum())
+            _, low, high = interval_of_errors(float(error_n.sum()), noise, error_n.size, 1.0, 1 / doubt)
             row[f"in {doubt:g}"] = float(low - 1e-9 <= right <= high + 1e-9)
             row[f"below {doubt:g}"] = float(right < low)
         row |= {"annotators in": np.nan, "width": np.nan}

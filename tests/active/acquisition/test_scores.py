@@ -7,14 +7,11 @@ import itertools
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import ndtr, xlogy
+from scipy.special import ndtr
 
 from hitl.active.acquisition import scores
 from hitl.active.acquisition.scores import chance_right, entropy, expected_information_gain
 from hitl.annotations import Floats
-from hitl.models.annotators.leave_one_out import FLOOR, Others
-from hitl.models.dawid_skene import DawidSkene
-from tests.oracles import crowd
 
 
 def simplex(rng: np.random.Generator, *shape: int) -> Floats:
@@ -91,26 +88,3 @@ def test_accuracy_gain_is_the_rise_of_the_chance_of_a_right_label(
     gain = scores.expected_accuracy_gain(q, pi, answers)
     assert np.allclose(gain, [accuracy_by_enumeration(row, pi, answers) for row in q], atol=1e-12)
     assert (gain >= 0).all()
-
-
-# -- annotators judged by all labels but their own -------------------------------------------------------------------
-
-
-@given(st.integers(0, 10_000))
-def test_own_labels_have_no_part_in_how_good_an_annotator_is(seed: int) -> None:
-    """Plainly: for each label the posterior without it, by Bayes' rule, weighted by how far it is from not knowing."""
-    evidence, _ = crowd(np.random.default_rng(seed), 25, 4, 3, asked=0.5, known=0.2)
-    consensus, said = DawidSkene().fit(evidence), evidence.annotations
-    pi = consensus.annotators.confusion
-    prior = np.full_like(pi, 0.5)
-    counts = prior.copy()
-    for m, (n, k, option) in enumerate(zip(said.item, said.annotator, said.label, strict=True)):
-        q = consensus.class_shares.copy()
-        for other in set(np.flatnonzero(said.item == n)) - {m}:
-            q *= np.maximum(pi[said.annotator[other], :, said.label[other]], FLOOR)
-        truth = evidence.truth[n]  # type: ignore[index]
-        q = np.eye(3)[truth] if truth >= 0 else q / q.sum()
-        counts[k, :, option] += (1 + xlogy(q, q).sum() / np.log(3)) * q
-    others = Others(evidence, consensus).beliefs(np.arange(len(said)))
-    found = scores.confusion_by_others(said.annotator, said.label, others, prior)
-    assert np.allclose(found, counts / counts.sum(axis=2, keepdims=True), atol=1e-5)

@@ -60,8 +60,12 @@ def number_wrong(error_n: Floats) -> Floats:
     return chance
 
 
+def accuracy_interval(error_n: Floats, *doubt: float) -> tuple[float, float, float]:
+    return rules.interval_of_errors(error_n.sum(), (error_n * (1 - error_n)).sum(), error_n.size, *doubt)
+
+
 def test_the_mean_is_that_of_the_confidence() -> None:
-    mean, low, high = rules.accuracy_interval(np.array([0.1, 0.3, 0.02]))
+    mean, low, high = accuracy_interval(np.array([0.1, 0.3, 0.02]))
     assert np.isclose(mean, 1 - 0.42 / 3)
     assert low < mean < high
 
@@ -69,7 +73,7 @@ def test_the_mean_is_that_of_the_confidence() -> None:
 @pytest.mark.parametrize(("size", "typical"), [(100, 0.05), (1000, 0.05), (1000, 0.3), (300, 0.01), (20, 0.4)])
 def test_the_interval_holds_what_the_poisson_binomial_does(size: int, typical: float) -> None:
     error = np.random.default_rng(size).beta(1, 1 / typical - 1, size=size)
-    _, low, high = rules.accuracy_interval(error)
+    _, low, high = accuracy_interval(error)
     chance = number_wrong(error)
     accuracy = 1 - np.arange(size + 1) / size
     assert chance[accuracy < low - 1e-12].sum() == pytest.approx(0.025, abs=0.016)
@@ -78,10 +82,10 @@ def test_the_interval_holds_what_the_poisson_binomial_does(size: int, typical: f
 
 def test_doubt_in_the_confidence_widens_and_shifts_the_interval() -> None:
     error = np.full(500, 0.1)
-    sure, doubtful = rules.accuracy_interval(error), rules.accuracy_interval(error, 1.0, 0.04)
+    sure, doubtful = accuracy_interval(error), accuracy_interval(error, 1.0, 0.04)
     assert sure[0] == doubtful[0]
     assert doubtful[1] < sure[1] - 0.01
-    assert rules.accuracy_interval(error, 1.5)[0] == pytest.approx(0.85)
+    assert accuracy_interval(error, 1.5)[0] == pytest.approx(0.85)
     rng = np.random.default_rng(0)
     r = rng.gamma(25, 1 / 25, size=20_000)  # the same by drawing ratio, then errors
     drawn = 1 - rng.binomial(500, np.minimum(0.1 * r, 1)) / 500
@@ -93,7 +97,7 @@ def test_known_items_are_right_and_questions_are_averaged() -> None:
     one = believed(two(np.array([0.9, 0.8, 0.5])), truth=[-1, -1, 0])
     assert rules.expected_accuracy([one]).accuracy == pytest.approx((0.9 + 0.8 + 1) / 3)
     found = rules.expected_accuracy([one])
-    alone = rules.accuracy_interval(np.array([0.1, 0.2, 0.0]), 1.0, 1 / rules.PRIOR_ERRORS)
+    alone = accuracy_interval(np.array([0.1, 0.2, 0.0]), 1.0, 1 / rules.PRIOR_ERRORS)
     assert np.allclose((found.accuracy, found.low, found.high), alone)
     other = believed(two(np.array([0.7, 0.6, 0.5])), truth=[-1, -1, 0])
     both = rules.expected_accuracy([one, other])
@@ -125,7 +129,7 @@ def test_known_items_say_what_the_confidence_is_worth() -> None:
     assert (spoilt.ratio, spoilt.ratio_variance) == (pytest.approx(r.mean()), pytest.approx(r.var()))
     evidence, consensus = question = gold(np.random.default_rng(0), True)
     found, error = rules.expected_accuracy([question]), np.where(evidence.known, 0.0, 1 - consensus.confidence)
-    assert (found.accuracy, found.low, found.high) == rules.accuracy_interval(error, found.ratio, found.ratio_variance)
+    assert (found.accuracy, found.low, found.high) == accuracy_interval(error, found.ratio, found.ratio_variance)
     assert unchecked.ratio_variance == 0.5
     assert unchecked.high - unchecked.low > 2 * (found.high - found.low)
 
