@@ -68,6 +68,11 @@ class FactoredPrior(TruthPrior, Protocol):
     def log_prior(self) -> Floats:
         """Return log p(z_n = j | theta) up to a constant per item: (N, J), or (1, J) if all items have the same."""
 
+    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
+        """Return the exact posterior, item by item."""
+        q_nj, log_z_n = kernels.beliefs(message_nj, self.log_prior(), out=message_nj)
+        return Posterior(q_nj, float(np.sum(log_z_n, where=counted_n)), self.statistics(q_nj, counted_n))
+
 
 @runtime_checkable
 class Same(Protocol):
@@ -78,9 +83,4 @@ class Same(Protocol):
 
     def explained(self, statistics: Any) -> float:
         """Return the expected log probability of true classes that have these statistics."""
-
-
-def factored(prior: FactoredPrior, message_nj: Floats, counted_n: Mask) -> Posterior:
-    """Return the exact posterior of a factored prior, item by item."""
-    q_nj, log_z_n = kernels.beliefs(message_nj, prior.log_prior(), out=message_nj)
-    return Posterior(q_nj, float(np.sum(log_z_n, where=counted_n)), prior.statistics(q_nj, counted_n))
+        return float(statistics @ self.log_prior()[0])

@@ -41,7 +41,7 @@ from hitl.evidence import Evidence
 from hitl.models.calibration.temperature import Likelihood, LogTemperature, best_temperatures, pool_weights
 from hitl.models.inference.engine import Additive
 from hitl.models.numerics import kernels
-from hitl.models.priors import FactoredPrior, Mask, Posterior, factored
+from hitl.models.priors import FactoredPrior, Mask
 from hitl.models.priors.shares import Shares
 
 CORRELATION, CERTAINTY, KNOWS = "model correlation", "model certainty", "model knows"
@@ -147,7 +147,7 @@ class PoolStatistics(Additive):
 
 
 @dataclass(frozen=True, eq=False)
-class Calibrated:
+class Calibrated(FactoredPrior):
     """Log-linear pool of models, with one temperature per model.
 
     Attributes:
@@ -234,9 +234,6 @@ class Calibrated:
         log_p, _ = kernels.pooled(self.log_p_mnj, weight_nm)
         log_p[self.abstained_n] = self.shares.log_prior()
         return log_p
-
-    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        return factored(self, message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> PoolStatistics:
         n_models = len(self.models)

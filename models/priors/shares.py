@@ -14,11 +14,11 @@ import numpy as np
 from hitl.annotations import Floats
 from hitl.models.numerics import kernels
 from hitl.models.numerics.special import digamma, log_gamma
-from hitl.models.priors import Mask, Posterior, factored
+from hitl.models.priors import FactoredPrior, Mask, Same
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
+class Shares(FactoredPrior, Same):
     """Class shares at their posterior mode.
 
     Attributes:
@@ -38,9 +38,6 @@ class Shares:
         """Return (1, J) log shares."""
         return np.log(self.share_j)[None]
 
-    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        return factored(self, message_nj, counted_n)
-
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
         return kernels.totals(q_nj, counted_n)
 
@@ -49,15 +46,12 @@ class Shares:
         raised = statistics + self.smoothing
         return replace(self, share_j=raised / raised.sum())
 
-    def explained(self, statistics: Floats) -> float:
-        return float(statistics @ self.log_prior()[0])
-
     def log_density(self) -> float:
         return float(np.sum(self.smoothing * np.log(self.share_j)))
 
 
 @dataclass(frozen=True, eq=False)
-class DirichletShares:
+class DirichletShares(FactoredPrior, Same):
     """Dirichlet posterior of the class shares.
 
     Attributes:
@@ -82,18 +76,12 @@ class DirichletShares:
         """Return (1, J) expected log shares."""
         return np.asarray((digamma(self.nu_j) - digamma(self.nu_j.sum()))[None])
 
-    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        return factored(self, message_nj, counted_n)
-
     def statistics(self, q_nj: Floats, counted_n: Mask) -> Floats:
         return kernels.totals(q_nj, counted_n)
 
     def learn(self, statistics: Floats) -> Self:
         """Return nu = nu_0 + expected number of items of each class (eq. 17)."""
         return replace(self, nu_j=statistics + self.smoothing)
-
-    def explained(self, statistics: Floats) -> float:
-        return float(statistics @ self.log_prior()[0])
 
     def log_density(self) -> float:
         prior_j = np.full_like(self.nu_j, self.smoothing)
@@ -107,16 +95,13 @@ def log_beta(alpha: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Fixed:
+class Fixed(FactoredPrior):
     """Prior (N, J) log p(z_n = j), computed elsewhere, up to a constant per item; nothing is learned."""
 
     log_p_nj: Floats
 
     def log_prior(self) -> Floats:
         return self.log_p_nj
-
-    def posterior(self, message_nj: Floats, counted_n: Mask) -> Posterior:
-        return factored(self, message_nj, counted_n)
 
     def statistics(self, q_nj: Floats, counted_n: Mask) -> float:
         return 0.0

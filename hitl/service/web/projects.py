@@ -124,11 +124,6 @@ class Projects(Mapping[str, Watched]):
         for one in self._watched.values():
             one.store.close()
 
-    def look(self) -> None:
-        """Check each project once."""
-        for one in self._watched.values():
-            one.refresh()
-
     def _keep_looking(self) -> None:
         while not self._stopping:
             for one in self._watched.values():

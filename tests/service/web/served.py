@@ -154,6 +154,11 @@ class Served:
         """One of the projects."""
         return self.projects[name]
 
+    def refresh(self) -> None:
+        """Look at each project once."""
+        for one in self.projects.values():
+            one.refresh()
+
     def snapshot(self, name: str = "p") -> Snapshot:
         """What its pages read."""
         found = self.projects[name].snapshot
@@ -171,8 +176,9 @@ def serving(*configs: Path) -> Iterator[Served]:
     projects = Projects(configs)
     try:
         with Accounts(projects[next(iter(projects))].store.database) as accounts:
-            projects.look()
-            yield Served(projects, accounts)
+            served = Served(projects, accounts)
+            served.refresh()
+            yield served
     finally:
         projects.stop()
 

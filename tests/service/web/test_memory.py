@@ -33,7 +33,7 @@ def test_earlier_runs_are_freed(tmp_path: Path) -> None:
             with annotations.open("a") as file:
                 file.write(f"item {9 + number % 3},new {number},cat,{1_800_000_000 + number}\n")
             run(config)
-            served.projects.look()
+            served.refresh()
             for page in PAGES:
                 served.html(f"/projects/p{page}")
             served.snapshot().suggestions.of("item 3")

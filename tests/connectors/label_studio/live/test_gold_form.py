@@ -56,7 +56,7 @@ def ended(served: Served) -> str:
         work = served.project().work
         if work is not None and work.ended is not None:
             assert not work.failed, work.said
-            served.projects.look()
+            served.refresh()
             return str(work.said)
         time.sleep(0.02)
     raise AssertionError("the action did not end in 30 s")

@@ -37,7 +37,7 @@ def test_what_has_moved_since_the_last_cycle(tmp_path: Path) -> None:
         with (config.parent / "labels" / "annotations.csv").open("a") as file:
             file.writelines(f"item 11,{who},dog,1800000000\n" for who in ("ann", "bob", "cyd"))
         pull(config)
-        served.projects.look()
+        served.refresh()
         (row,) = served.json("/projects/p")["rows"]
         assert row["changed"] >= 1
         (link,) = {link for link in Links(served.html("/projects/p")).of("href") if "show=changed" in link}
@@ -59,7 +59,7 @@ def test_the_state_goes_from_planned_to_answered(tmp_path: Path) -> None:
         assert served.client.post(PAGE, data=given).status_code == 201
 
         def states(expected: str, words: str) -> None:
-            served.projects.look()
+            served.refresh()
             assert [row["state"] for row in served.json(PAGE)["rows"]] == [expected]
             assert words in Links(served.html(PAGE)).text
 
@@ -82,7 +82,7 @@ def test_an_item_that_is_gone_is_taken_back(tmp_path: Path) -> None:
             kept = [line for line in (labels / name).read_text().splitlines() if not line.startswith("item 3,")]
             (labels / name).write_text("\n".join([*kept, ""]))
         pull(config)
-        served.projects.look()
+        served.refresh()
         (row,) = served.json(PAGE)["rows"]
         assert served.client.post(f"{PAGE}/withdraw", data={"item": row["item"], "annotator": "ann"}).status_code == 200
         assert served.json(PAGE)["rows"] == []

@@ -23,7 +23,7 @@ def finished(served: Served) -> Work:
     for _ in range(500):
         work = served.project().work
         if work is not None and work.ended is not None:
-            served.projects.look()
+            served.refresh()
             return work
         time.sleep(0.02)
     raise AssertionError("the action did not end in 10 s")
