@@ -116,10 +116,12 @@ def _texts_in(source: Any, group: int, name: str, chunk: Any, rows: int, most: i
     if PREFIXED in chunk.encodings:
         size, coded = max(1, min(size, most // (8 * chunk.total_uncompressed_size))), []
     with parquet.ParquetFile(source, pre_buffer=False, read_dictionary=coded) as encoded:
-        part = largest = seen = 0
+        part = largest = seen = begun = last = 0
         for batch in encoded.iter_batches(size, row_groups=[group], columns=[name], use_threads=False):
-            texts = sum(map(_text_bytes, batch.columns))
-            part = texts if seen % rows == 0 else part + texts
+            if seen // rows > begun:  # the batch before may have ended in this part
+                part, begun = last if seen % rows else 0, seen // rows
+            last = sum(map(_text_bytes, batch.columns))
+            part += last
             seen += batch.num_rows
             if part > largest:
                 yield part - largest
