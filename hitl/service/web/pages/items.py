@@ -256,8 +256,9 @@ class Story:
         beliefs: (class, probability): the label, then the most probable other classes, `BELIEFS` at most.
         answers: one row per answer: annotator, said, accuracy (with low and high), weight, time.
         models: one row per model: model, label and its probability, probability of our label, temperature.
-        typical: number of answers `other` by typical annotators that would flip the label; None if no number would, or
-            if the item has ground truth.
+        typical: number of answers `other` by typical annotators that would flip the label; None if no number would, if
+            the item has ground truth, or if the classes are in order.
+        between: lowest and highest class of a 90 % interval, if the classes are in order and these are two.
     """
 
     label: str
@@ -266,6 +267,7 @@ class Story:
     answers: Sequence[Mapping[str, Any]]
     models: Sequence[Mapping[str, Any]]
     typical: int | None
+    between: tuple[str, str] | None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -273,7 +275,8 @@ class Story:
         beliefs = [{"label": name, "probability": p} for name, p in self.beliefs]
         models = list(self.models)
         return {
-            "beliefs": beliefs, "models": models, "second_best": self.other, "answers_that_turn_it": self.typical
+            "beliefs": beliefs, "models": models, "second_best": self.other, "answers_that_turn_it": self.typical,
+            "between": self.between,
         }  # fmt: skip
 
 
@@ -283,13 +286,15 @@ def story_of(view: QuestionView, n: int) -> Story:
     q_j, label, names = consensus.probabilities[n], int(consensus.codes[n]), list(map(str, consensus.classes))
     ranks = [j for j in np.argsort(-q_j, kind="stable").tolist() if j != label]
     other = ranks[0] if ranks else None
+    low, high = (names[code] for code in consensus.interval[n])
     return Story(
         names[label],
         None if other is None else names[other],
         [(names[j], float(q_j[j])) for j in [label, *ranks][:BELIEFS]],
         _answers(view, n, label, other),
         _models(view, n, label),
-        None if other is None else _typical(view, n, q_j, label, other),
+        None if other is None or consensus.ordered else _typical(view, n, q_j, label, other),
+        (low, high) if consensus.ordered and low != high else None,
     )
 
 

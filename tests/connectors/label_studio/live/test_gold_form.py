@@ -89,3 +89,8 @@ def test_stars_are_in_order(lead: tuple[Project, list[int], Path]) -> None:
         label = dict(zip(view.consensus.items, view.consensus.labels.tolist(), strict=True))
         assert [label[str(task)] for task in tasks[:3]] == ["4", "2", "2"]
         assert not served.snapshot().view("mood").consensus.ordered
+        low, high = (view.consensus.classes[code] for code in view.consensus.interval[0])
+        shown = " ".join(Links(served.html(f"/projects/p/items/{tasks[0]}?question=stars")).text.split())
+        assert low < high
+        assert f"between {low} and {high} with a probability of at least 90 %" in shown
+        assert "would change this label" not in shown
