@@ -137,6 +137,7 @@ def requires(role: Role, everywhere: bool = False) -> Callable[[Request], Awaita
         _require_role(caller, role, request.path_params.get("project"), everywhere)
         if request.method not in SAFE:
             await _require_meant(request, caller)
+        request.state.allowed = role
         return caller
 
     return marked(allowed, role, everywhere)
