@@ -195,7 +195,11 @@ def test_settings_out_of_range_are_named() -> None:
 @pytest.mark.filterwarnings("ignore::hitl.errors.ConflictingLabels")
 @pytest.mark.parametrize(
     ("name", "published", "off"),
-    [("tweet_sentiment", 0.948, 0.002), ("adult_content", 0.760, 0.002), ("relevance_trec2010", 0.511, 0.009)],
+    [
+        ("tweet_sentiment", 0.948, 0.002),
+        ("adult_content", 0.760, 0.002),
+        pytest.param("relevance_trec2010", 0.511, 0.009, marks=pytest.mark.journey),
+    ],
 )
 def test_the_accuracy_is_that_of_crowd_kits_table(name: str, published: float, off: float) -> None:
     """On the third set the optimum has .503; crowd-kit, which also counts repeated answers there, stops before it."""
