@@ -37,6 +37,7 @@ from hitl.models.dependence.replicas import Dependence, dependence, excesses
 from hitl.models.dependence.uneven_errors import crowd_counts, log_bayes_factor
 from hitl.models.hierarchy.crowd_shares import averaged_shares
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
+from hitl.models.hierarchy.ordered_skills import grid_bytes
 from hitl.models.hierarchy.shared_error_fit import has_few_labels_for_its_classes
 from hitl.models.inference.em import Beliefs
 from hitl.models.inference.engine import Shards, Sums, Table
@@ -148,7 +149,7 @@ class DefaultCombiner:
         """Estimate the bytes that a fit takes at its peak."""
         if has_few_labels_for_its_classes(evidence.annotations):
             return self._method.memory(evidence)
-        return array_bytes(evidence.annotations, TABLES, BELIEFS)
+        return array_bytes(evidence.annotations, TABLES, BELIEFS) + grid_bytes(evidence.annotations)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict other items with the learned parameters."""

@@ -40,6 +40,10 @@ class Ordinal(DefaultCombiner):
         """Fit the hierarchy for ordered classes, then correct its confidence."""
         return DefaultCombiner.fit(self, _in_order(used(self, evidence)), start=start)
 
+    def memory(self, evidence: Evidence) -> int:
+        """Estimate the bytes that a fit takes at its peak."""
+        return DefaultCombiner.memory(self, _in_order(evidence))
+
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict other items with the learned parameters."""
         return DefaultCombiner.apply(self, consensus, _in_order(evidence))

@@ -53,6 +53,7 @@ from hitl.models.annotators.dirichlet_confusion import learned_concentration
 from hitl.models.annotators.mean_rows import messages
 from hitl.models.combiner import array_bytes, used_shards
 from hitl.models.hierarchy.counted import Counted, Left, Pairs, Reading, Weighed, least_labels, shares_before
+from hitl.models.hierarchy.ordered_skills import grid_bytes
 from hitl.models.hierarchy.shared_error_fit import fit_shared_errors, has_few_labels_for_its_classes
 from hitl.models.hierarchy.skills import CROWD
 from hitl.models.inference import em, warm_start
@@ -113,7 +114,7 @@ class HierarchicalDawidSkene:
     def memory(self, evidence: Evidence) -> int:
         """Estimate the bytes that a fit takes at its peak."""
         few = has_few_labels_for_its_classes(evidence.annotations)
-        return array_bytes(evidence.annotations, *((0, 26) if few else (10, 14)))
+        return array_bytes(evidence.annotations, *((0, 26) if few else (10, 14))) + grid_bytes(evidence.annotations)
 
     def fitted(self, shards: Shards, start: Consensus | None) -> tuple[Consensus, em.Beliefs]:
         """Fit the first reading to shards. Also return the beliefs of a shard at the end of the fit."""

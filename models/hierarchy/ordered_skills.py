@@ -22,7 +22,7 @@ from functools import cache
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from hitl.annotations import Floats
+from hitl.annotations import Annotations, Floats
 from hitl.models.hierarchy.skills import CROWD, ROWS, USUAL_ALIKE, Skills, dirichlet_multinomial, strength
 
 GRID: Floats = np.array([(b, s) for b in np.linspace(-2, 2, 17) for s in np.linspace(-np.log(4), np.log(4), 9)]).T
@@ -38,6 +38,13 @@ LEAST = 1e-6
 
 WITHIN, MOST_STEPS = 1e-3, 10
 """The variances are learned until the log prior changes by less, or for so many steps."""
+
+
+def grid_bytes(annotations: Annotations) -> int:
+    """Estimate the bytes that the grid takes at its peak; 0 if it is not used."""
+    if not annotations.ordered or annotations.n_classes > MOST_CLASSES:
+        return 0
+    return 8 * GRID.shape[1] * (5 * annotations.n_classes**2 + 3 * annotations.n_annotators)
 
 
 def learn_ordered(counts_klj: Floats, expected: float, lone_lj: Floats, recalls: float | None = ROWS) -> Skills:
