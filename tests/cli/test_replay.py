@@ -101,7 +101,6 @@ def test_targets_policies_and_models_are_those_asked_for(run: Run, tables: Path)
 def test_what_the_named_method_does_not_use_is_told_once(
     run: Run, tables: Path, workers: str, target: tuple[str, ...]
 ) -> None:
-    """Of the baseline, majority vote, nothing: it printed lines of Python for each replay in a process of its own."""
     flags = (*FLAGS, "--workers", workers, *target, "-p", "net=net.csv")
     assert run(*flags)[2] == ""
     told = "hitl: warning: vb-ibcc ignores the probabilities of 'net'; default and hierarchical-dawid-skene do not\n"
@@ -124,6 +123,7 @@ def test_it_says_where_a_project_would_have_ended_and_what_was_true(run: Run, ta
     assert "that would have ended were below the target" in said
 
 
+@pytest.mark.journey
 def test_costs_and_capacities_of_people_count(run: Run, tables: Path) -> None:
     code, out, _ = run(*FLAGS, "--people", "people.csv", "--capacity", "9", "--target", "0.5", "--json")
     assert code == 0

@@ -67,6 +67,7 @@ def test_a_bar_fails_where_too_many_stops_are_below_the_target() -> None:
     assert not held["30 gold items: at most 1.5 x the labels of the oracle, in each run where the oracle stops"]
 
 
+@pytest.mark.journey
 def test_one_watched_replay_stops_where_replays_with_each_target_do() -> None:
     evidence, _ = crowd(np.random.default_rng(0), n_items=80, n_annotators=6, accuracy=(0.75, 0.95), known=1.0)
     budget = Budget(40, 1.0, min_labels=0, max_labels=100)

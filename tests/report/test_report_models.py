@@ -183,6 +183,7 @@ def test_names_from_outside_do_no_harm() -> None:
     assert "<script" not in json.dumps(Page(html).data["figures"])
 
 
+@pytest.mark.journey
 def test_of_many_classes_those_where_annotators_add_most_are_shown() -> None:
     evidence, truth = asked(2400, tuple(f"class {j}" for j in range(40)))
     page = QuestionPage("q", evidence, DefaultCombiner().fit(evidence), truth=truth)

@@ -41,6 +41,7 @@ MATRIX = [[0, 0, -1], [1, -1, -1], [0, 0, 0], [-1, -1, -1], [1, 1, -1], [0, 1, -
 """Item 2 has been answered by all."""
 
 
+@pytest.mark.journey
 def test_each_item_that_may_be_asked_about_is_drawn_as_often_as_is_said() -> None:
     """Known truth (0), what waits (4) and what all have answered (2) are not; done and open items are alike."""
     crew, drawn = Crew(PEOPLE, asked=(("cyd", None),)), Counter[int]()
@@ -55,6 +56,7 @@ def test_each_item_that_may_be_asked_about_is_drawn_as_often_as_is_said() -> Non
     assert all(abs(number / 3000 - 0.5) < 4 * math.sqrt(0.25 / 3000) for number in drawn.values())
 
 
+@pytest.mark.journey
 def test_pairs_of_items_are_drawn_alike_and_other_answers_draw_others() -> None:
     pairs = Counter[tuple[int, ...]]()
     again = 0

@@ -213,6 +213,7 @@ def replayed(combiner: Combiner, seed: int, budget: Budget, n_items: int = 700) 
             said[ask.item, ask.annotator] = would[ask.item, ask.annotator]
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("combiner", "budget"),
     [

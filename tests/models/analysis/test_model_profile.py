@@ -68,6 +68,7 @@ def test_ratios_and_bounds_are_those_of_plain_loops(rng: np.random.Generator, j:
         assert found.bound < accuracy
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(("j", "method"), [(2, DefaultCombiner()), (3, PL())])
 def test_of_a_fit_the_people_count_by_their_confusion_matrices(
     rng: np.random.Generator, j: int, method: Combiner

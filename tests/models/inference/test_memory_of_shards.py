@@ -45,6 +45,7 @@ class Drawn(Sequence[Evidence]):
         return Evidence(Annotations(item, annotator, label, *names), models, truth=known)
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("method", "models"),
     [
