@@ -329,7 +329,7 @@ class Annotations(OneLineRepr):
         """(K,) number of labels by each annotator."""
         return np.bincount(self.annotator, minlength=self.n_annotators)
 
-    def in_order(self) -> Annotations:
+    def as_ordered(self) -> Annotations:
         """Return the same annotations, with the classes taken as ordered; two classes need no order."""
         same = object.__new__(Annotations)
         vars(same).update(vars(self) | {"ordered": self.n_classes > 2})

@@ -144,6 +144,7 @@ class Evidence(OneLineRepr):
         classes: Sequence[Name] | None = None,
         options: Sequence[Name] | None = None,
         items: Sequence[Name] | None = None,
+        ordered: bool = False,
         **columns: Any,
     ) -> Evidence:
         """Build from tables with item names: annotations, `p_<class>` columns per model, true labels, features, edges.
@@ -154,8 +155,8 @@ class Evidence(OneLineRepr):
         unless `items`, `classes` or `options` fix them. `item` and `label` name columns in all tables. An empty label
         in the truth means unknown. Features are all columns of their table except the item: numbers, or lists of
         numbers. `graph` is anything that `Evidence` accepts; the items of edges count as items too, and a matrix must
-        follow the order of the items. `sequence` has the item and two columns of integers. Raises BadEvidence if a
-        table has no item in common with the annotations.
+        follow the order of the items. `sequence` has the item and two columns of integers. `ordered` says that the
+        classes are in order. Raises BadEvidence if a table has no item in common with the annotations.
         """
         others = (columns.get("annotator", "annotator"), columns.get("time"), columns.get("duration"))
         labels = annotation_table(annotations, (item, label, others[0]), others[1:])
@@ -205,7 +206,7 @@ class Evidence(OneLineRepr):
             labels, item=item, label=label, items=items, classes=classes, options=options, **columns
         )
         return cls(
-            built,
+            built.as_ordered() if ordered else built,
             {name: _with_column(model, item) for name, model in models.items()},
             features=None if featured is None else align.features_of(built, featured, item),
             truth=None if known is None else align.truth_of(built, known, item, label),

@@ -99,8 +99,8 @@ def combine(
     models = _models(probabilities)
     known = None if truth is None else truth_table(truth, item, label)
     given: Any = labels
-    in_order = is_pandas(given, "DataFrame") and label in given and getattr(given[label].dtype, "ordered", False)
-    if classes is None and in_order:
+    ordered = is_pandas(given, "DataFrame") and label in given and getattr(given[label].dtype, "ordered", False)
+    if classes is None and ordered:
         classes = given[label].cat.categories
     kind = _kind_of_labels(table, item, label)
     classes = None if classes is None else [*classes]
@@ -132,10 +132,9 @@ def combine(
         classes=classes,
         options=options,
         items=items,
+        ordered=ordered,
         **columns,
     )
-    if in_order:
-        evidence = replace(evidence, annotations=evidence.annotations.in_order())
     if classes is None:
         warn_of_guessed_order(fitted_by, evidence.annotations.classes)
     found = fit(fitted_by, evidence)

@@ -50,4 +50,4 @@ class Ordinal(DefaultCombiner):
 
 
 def _in_order(evidence: Evidence) -> Evidence:
-    return replace(evidence, annotations=evidence.annotations.in_order())
+    return replace(evidence, annotations=evidence.annotations.as_ordered())

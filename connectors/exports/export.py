@@ -35,6 +35,7 @@ class Answer:
         text: text in which the spans are; None for recordings.
         time: anything that `seconds` reads.
         known: True for ground truth, which is not an annotator's answer.
+        ordered: True if the question is a rating, whose classes are in order.
     """
 
     item: str
@@ -47,6 +48,7 @@ class Answer:
     time: object = None
     duration: object = None
     known: bool = False
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,8 @@ def _answers(
             if len(entries) > 1:
                 raise ValueError(f"{len(entries)} answers to {name!r}")
             choices = tuple(choice for entry in entries for choice in _choices(control.type, entry["value"]))
-            yield Answer(item, name, who, choices, control.several, None, None, time, duration, known)
+            rating = control.type == "rating"
+            yield Answer(item, name, who, choices, control.several, None, None, time, duration, known, rating)
         else:
             about = text if control.of_text else None
             spans = _spans(export, name, control, entries, about)

@@ -28,6 +28,7 @@ class Labels:
         table: rows of item, annotator, label, time, duration; for spans, rows as `hitl.kinds.span_tables` reads them.
         truth: table of item and label, or None if the export marks no known answers.
         of_spans: True for a table of spans.
+        ordered: True if the classes are in order.
         summary: what was read as what.
         problems: a message per record that cannot be read.
     """
@@ -35,6 +36,7 @@ class Labels:
     table: pa.Table
     truth: pa.Table | None
     of_spans: bool
+    ordered: bool
     summary: str
     problems: Sequence[str]
 
@@ -71,7 +73,8 @@ def labels_of(importer: Importer, export: Export, columns: tuple[str, ...]) -> L
     if not given:
         raise BadTable(f"{export.path}: read as {importer.title}, but it holds no answer{_about(export)}")
     require_fit(table, export.path, [name for name in columns if name in table.column_names])
-    return Labels(table, truth, of_spans, _summary(importer, export, question, given, truth), list(export.problems))
+    ordered, summary = all(answer.ordered for answer in given), _summary(importer, export, question, given, truth)
+    return Labels(table, truth, of_spans, ordered, summary, list(export.problems))
 
 
 def _about(export: Export) -> str:
@@ -90,9 +93,11 @@ def _summary(
         people = f"no {who} named"
     what, key = importer.items
     items = f"{counted(len({answer.item for answer in answers}), what)} ({export.item or export.item_field or key})"
+    rating = " (a rating)" if answers[0].ordered else ""
     known = f"; {counted(truth.num_rows, 'known answer')}" if truth is not None else ""
     return (
-        f"{export.path.name}: read as {importer.title}: {items}, {people}, question {question!r}{known}{_about(export)}"
+        f"{export.path.name}: read as {importer.title}: {items}, {people}, question {question!r}{rating}{known}"
+        f"{_about(export)}"
     )
 
 

@@ -193,6 +193,7 @@ class Given(Columns, Files):
             options=options,
             items=None if wide is None else items_of(wide, others, self.item),
             strict=self.strict,
+            ordered=self.export is not None and self.export.ordered,
         )
         doubtful = [] if classes else missing_looking(evidence.annotations.options)
         if doubtful:

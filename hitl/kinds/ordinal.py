@@ -18,4 +18,4 @@ class Ordinal(Choices):
     def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
         """Build evidence as for choices, with the classes in order."""
         given = super().evidence(stored)
-        return {name: replace(one, annotations=one.annotations.in_order()) for name, one in given.items()}
+        return {name: replace(one, annotations=one.annotations.as_ordered()) for name, one in given.items()}

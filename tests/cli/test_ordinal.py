@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from tests.bench.honesty.scales import scale
 from tests.command_line import Run
+from tests.connectors.exports.reading import write
 
 
 @pytest.fixture
@@ -26,6 +28,25 @@ def test_the_command_writes_the_interval(run: Run, stars: Path) -> None:
     table = pd.read_csv("out.csv")
     assert (table["low"] <= table["label"]).all()
     assert (table["label"] <= table["high"]).all()
+
+
+@pytest.mark.parametrize("name", ["export.json", "least.json", "export.csv"])
+def test_a_rating_in_an_export_of_label_studio_has_classes_in_order(run: Run, stars: Path, name: str) -> None:
+    rows = pd.read_csv("annotations.csv").to_dict("records")
+    records = [rated(row["item"], str(row["annotator"]), row["label"] + 1, whole=name == "export.json") for row in rows]
+    write(stars, records, name)
+    code, _, err = run("combine", name, "--output", "out.csv")
+    assert (code, "question 'stars' (a rating)" in err) == (0, True)
+    assert (pd.read_csv("out.csv")["low"] < pd.read_csv("out.csv")["high"]).any()
+
+
+def rated(item: int, annotator: str, stars: int, *, whole: bool) -> dict[str, Any]:
+    """A record of an export as JSON (`whole`), or as JSON-MIN and CSV."""
+    if whole:
+        result = {"id": "r", "from_name": "stars", "to_name": "t", "type": "rating", "value": {"rating": stars}}
+        return {"id": item, "data": {"t": "x"}, "annotations": [{"completed_by": annotator, "result": [result]}]}
+    answer = json.dumps([{"rating": stars}])
+    return {"t": "x", "id": item, "stars": answer, "annotator": annotator, "annotation_id": 1, "lead_time": 2.5}
 
 
 def test_words_in_alphabetical_order_are_questioned(run: Run, stars: Path) -> None:

@@ -32,6 +32,6 @@ def test_a_sample_of_ratings_is_in_order() -> None:
     """Dependence is measured on a sample that is fitted again, and has to be fitted in the same way."""
     evidence = scale("five", seed=6, items=40)
     q_nj = np.full((40, 5), 0.2)
-    for labels in (evidence.annotations, evidence.annotations.in_order()):
+    for labels in (evidence.annotations, evidence.annotations.as_ordered()):
         sample = Sample.of(evidence, lambda _: q_nj)
         assert sample.evidence(labels).annotations.ordered == labels.ordered
