@@ -1,4 +1,7 @@
-"""Two questions about each task of a real Label Studio, one of which is hard: each is done, or not, on its own."""
+"""Two questions about each task of a real Label Studio, one of which is hard: each is done, or not, on its own.
+
+Each is combined by its own method, if hitl.toml names one.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,12 @@ TONE_AND_STARS = """<View><Text name="text" value="$text"/><Choices name="tone" 
 PEOPLE, TASKS = 3, 40
 FINISHED = "tone is finished: all 40 items are done."
 STUCK = "stars is stuck: 0 of 40 items are done, and everyone has answered or skipped all 40 open items."
+
+
+def labels(question: str) -> list[dict[str, str]]:
+    """Rows of the exported labels of a question."""
+    with Path(f"labels.{question}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_a_question_on_which_all_agree_is_done_beside_one_that_nobody_agrees_about(
@@ -53,9 +62,8 @@ def test_a_question_on_which_all_agree_is_done_beside_one_that_nobody_agrees_abo
 
     assert run("export", "labels.csv")[0] == 0
     for question, done, why in (("tone", "true", "confidence reached the target"), ("stars", "false", "")):
-        with Path(f"labels.{question}.csv").open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        assert [(row["done"], row["why"], row["item_done"]) for row in rows] == [(done, why, "false")] * TASKS
+        found = [(row["done"], row["why"], row["item_done"]) for row in labels(question)]
+        assert found == [(done, why, "false")] * TASKS
 
     assert run("report", "--output", "report.html")[0] == 0
     page = Path("report.html").read_text()
@@ -65,3 +73,11 @@ def test_a_question_on_which_all_agree_is_done_beside_one_that_nobody_agrees_abo
     assert [one["data"]["question"] for one in events["target.reached"]] == ["tone"]
     (stopped,) = events["project.stopped"]
     assert stopped["data"]["questions"]["stars"] == {"items": TASKS, "done": 0, "below": TASKS, "stuck": TASKS}
+
+    config.write_text(config.read_text() + '\n[combine.tone]\nmethod = "majority"\n')
+    assert "ok    combiner: default\nok    combiner: tone: majority\n" in run("doctor")[1]
+    before = labels("stars")
+    assert run("run")[0] == 0
+    assert run("export", "labels.csv")[0] == 0
+    assert {float(row["confidence"]) for row in labels("tone")} == {(PEOPLE + 1 / 2) / (PEOPLE + 1)}
+    assert labels("stars") == before, "the other question keeps the default method"
