@@ -8,8 +8,7 @@ crowds      simulated crowds of seven kinds, 300 texts each (`span_crowds`): str
 entities    conll2003_ner_crowd: 81,546 labeled tokens, 47 annotators, no word is seen. Precision, recall and F1 of
             spans, strict and partial, over all tokens with a gold label; a token without labels is outside.
 
-A method is fitted to tokens with the classes O, B-kind and I-kind, or to matched spans. "before" is the default of
-2026-11-28, which judged matched spans as items and took borders to be misplaced to both sides alike.
+A method is fitted to tokens with the classes O, B-kind and I-kind, or to matched spans.
 """
 
 from __future__ import annotations
@@ -37,19 +36,6 @@ ON_TOKENS = {"majority, tokens": MajorityVote(), "vb-ibcc, tokens": VBIBCC()}
 MATCHED = ("majority", "dawid-skene", "vb-ibcc", "default")
 FOUND = ("bsc-seq", "majority", "vb-ibcc", "default")
 """Methods of `crowds`: a chain of tokens, and those for matched spans."""
-
-ENTITIES = "conll2003_ner_crowd"
-BEFORE = {
-    "misses, eight of twenty": 0.870,
-    "inventions": 0.738,
-    "borders moved outward": 0.489,
-    "long, disputed borders": 0.689,
-    "six classes mixed up": 0.733,
-    "side by side, one class": 0.916,
-    "one expert, two of ten": 0.459,
-    ENTITIES: 0.749,
-}
-"""Strict F1 of the default of 2026-11-28; for simulated crowds the means of seeds 0 to 4."""
 
 Part = tuple[list[str], dict[str, Any]]
 
@@ -86,7 +72,7 @@ def crowds(seeds: int) -> Part:
                 scores[name].append((2 * hits.sum() / (len(parts) + len(right)), sure.mean() - hits.mean()))
         mean = {name: np.mean(one, axis=0) for name, one in scores.items()}
         figures[kind] = {name: {"strict": float(f1), "over-sure": float(over)} for name, (f1, over) in mean.items()}
-        cells[kind] = {"before": f"{BEFORE[kind]:.3f}"} | {
+        cells[kind] = {
             name: f"{f1:.3f}" + ("" if np.isnan(over) else f" ({over:+.3f})") for name, (f1, over) in mean.items()
         }
     return [*results.table(cells), f"strict F1 (surer than right): means of {seeds} seeds"], figures
@@ -148,17 +134,15 @@ def as_span_labels(annotations: Annotations, place_n2: Any) -> SpanLabels:
 
 def bars(figures: Mapping[str, Any]) -> list[results.Bar]:
     """The bars of the parts that were run."""
-    found, behind, gain = [], {}, {}
+    found, behind = [], {}
     for kind, row in figures.get("crowds", {}).items():
-        default, others = row["default"]["strict"], [row[name]["strict"] for name in ON_TOKENS]
-        behind[kind], gain[kind] = max(*others, BEFORE[kind]) - default, default - BEFORE[kind]
+        behind[kind] = max(row[name]["strict"] for name in ON_TOKENS) - row["default"]["strict"]
     if of := figures.get("entities"):
-        default, others = of["matched, default"]["strict"], [of[name]["strict"] for name in ("majority", "vb-ibcc")]
-        behind[ENTITIES], gain[ENTITIES] = max(*others, BEFORE[ENTITIES]) - default, default - BEFORE[ENTITIES]
+        others = max(of[name]["strict"] for name in ("majority", "vb-ibcc"))
+        behind["entities"] = others - of["matched, default"]["strict"]
     if behind:
-        claim = "strict F1 of the default behind the best of majority and vb-ibcc on tokens, and before,"
+        claim = "strict F1 of the default behind the best of majority and vb-ibcc on tokens"
         found.append(results.at_most_each(claim, behind, 0.0, ".3f"))
-        found.append(results.at_least("mean gain of the default over before", float(np.mean([*gain.values()])), 0.03))
     if of := figures.get("crowds"):
         over = {kind: row["default"]["over-sure"] for kind, row in of.items()}
         found.append(results.at_most_each("crowds: spans of the default surer than right", over, 0.05, ".3f"))
