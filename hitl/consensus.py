@@ -1,4 +1,4 @@
-"""`Consensus`: the best label of every item, how good annotators are, the fit. Long because it is one file."""
+"""`Consensus`: the best label of every item, how good annotators are, the fit. Long because of its file format."""
 
 from __future__ import annotations
 

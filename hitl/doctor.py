@@ -46,7 +46,7 @@ def checks(config: Path) -> Iterator[Check]:
                 warns=True,
             )
         for name, own in {"": settings.combine, **settings.combine.questions}.items():
-            chosen(*own.chosen)
+            chosen(*own.arguments)
             as_printed = ", with the settings of its paper" if own.paper else ""
             yield Check("combiner", True, f"{name and f'{name}: '}{own.method}{as_printed}")
         policy(settings.policy.name, **settings.policy.options)
@@ -204,7 +204,7 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
 def _graph(settings: Settings, store: Store) -> Iterator[Check]:
     """Check that the combiner uses the graph. Count edges, items without edges, and edges to unknown items."""
     name, kind = settings.combine.method, settings.graph.kind
-    method = chosen(*settings.combine.chosen)
+    method = chosen(*settings.combine.arguments)
     if kind is None:
         if "graph" in needs_of(method):
             yield Check("graph", False, f"combine.method {name!r} needs one", "add [graph] with file or neighbours")

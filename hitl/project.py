@@ -173,7 +173,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
 
     project = settings.name
     names = store.annotator_names(project)
-    settings.combine.require_of(question.name for question in questions)
+    settings.combine.require_known_questions(question.name for question in questions)
     whole = next((question for question in questions if not kind_of(question).of_parts), None)
     first = None if whole is None else store.labels(project, whole, names)
     items = CheckedNames.unchecked(store.key_column(project)) if first is None else cast("CheckedNames", first.items)
@@ -245,7 +245,7 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
             models[name] = path
         except BadInput as error:
             told.append(f"models.{name} is left out: {error}. Mend the file, or take it out of [models]")
-    graph, methods = settings.graph, [chosen(*settings.combine.of(question.name).chosen) for question in questions]
+    graph, methods = settings.graph, [chosen(*settings.combine.of(question.name).arguments) for question in questions]
     if graph.file is not None and not any("graph" in needs_of(method) for method in methods):
         try:
             graph_of(settings, store, tuple(store.items(settings.name).column("item").to_pylist()), None)
@@ -264,7 +264,7 @@ def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Pro
     for position, (name, known) in enumerate(evidence.items(), start=1):
         own = settings.combine.of(name if known.parts is None else known.parts.question.name)
         with one_fit:
-            results[name] = kind_of(known).consensus(known, chosen(*own.chosen))
+            results[name] = kind_of(known).consensus(known, chosen(*own.arguments))
         progress("combine", position, len(evidence))
     return results
 

@@ -17,7 +17,7 @@ confusions f_k times as frequent,
 
     f_k    = (confusions of k + T e) / (confusions expected by the crowd's rows + T e)      e: their share in the crowd
 
-A method for items sees only parts that somebody marked. So it overestimates how often annotators invent, and a mark by
+A method for items sees only parts with a mark. So it overestimates how often annotators invent, and a mark by
 a single annotator counts for too little. If annotators invent independently of each other, s_k0 becomes small, and the
 inventions of an annotator in an item follow a Poisson distribution.
 """

@@ -177,7 +177,7 @@ class _TrainingRun:
 
         learn, combine = self.settings.learn, self.settings.combine.of(self.question)
         annotations = self.evidence.annotations
-        method = chosen(*combine.chosen)
+        method = chosen(*combine.arguments)
         q_nj = fit(method, seen_by(method, self.evidence)).probabilities
         group_n = None if groups is None else [groups.get(item) for item in annotations.items]
         input_n = learnable_n = None

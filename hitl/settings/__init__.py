@@ -72,7 +72,7 @@ class MethodSettings(Section):
     options: dict[str, Any] = Field(default_factory=dict)
 
     @property
-    def chosen(self) -> tuple[str, dict[str, Any], bool]:
+    def arguments(self) -> tuple[str, dict[str, Any], bool]:
         """The arguments of `hitl.models.registry.chosen`."""
         return self.method, self.options, self.paper
 
@@ -96,7 +96,7 @@ class CombineSettings(MethodSettings):
         """Return the settings for a question; "topics=art" is one of the questions of the control "topics"."""
         return self.questions.get(question) or self.questions.get(question.partition("=")[0]) or self
 
-    def require_of(self, questions: Iterable[str]) -> None:
+    def require_known_questions(self, questions: Iterable[str]) -> None:
         """Raise BadSettings for a table about none of these questions."""
         known = {part for name in questions for part in (name, name.partition("=")[0])}
         for name in sorted(set(self.questions) - known):

@@ -37,7 +37,7 @@ LEAST = 1e-6
 """Minimum probability of an answer."""
 
 WITHIN, MOST_STEPS = 1e-3, 10
-"""The variances are learned until the log prior changes by less, or for so many steps."""
+"""Learning the variances ends when the log prior changes by less, or after this number of steps."""
 
 
 def grid_bytes(annotations: Annotations) -> int:
@@ -48,7 +48,7 @@ def grid_bytes(annotations: Annotations) -> int:
 
 
 def learn_ordered(counts_klj: Floats, expected: float, lone_lj: Floats, recalls: float | None = ROWS) -> Skills:
-    """Learn as `Skills.learned` does, with the same arguments, but for ordered classes."""
+    """Learn skills for ordered classes, from the arguments of `Skills.learned`."""
     options, classes = lone_lj.shape
     counts_lj = counts_klj.sum(axis=0) + lone_lj
     shape_lj = _shape(counts_lj[:classes], expected)

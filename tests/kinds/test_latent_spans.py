@@ -53,7 +53,7 @@ def joint(found: LatentSpans, given: Matched) -> Floats:
 
 
 def log_posterior(found: LatentSpans, given: Matched, size_n: Floats, mean_j: Floats, prior_khl: Floats) -> float:
-    """Log density of the clusters as a Poisson process of parts that somebody marked, and of the parameters."""
+    """Log density of the clusters as a Poisson process of parts with a mark, and of the parameters."""
     unseen_nj = np.ones((len(size_n), 2))
     for n, k in given.answers.answer_a2.tolist():
         unseen_nj[n] *= 1 - found.marks_kj[k]

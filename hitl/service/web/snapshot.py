@@ -266,7 +266,7 @@ def current_results(
     results = {}
     for name, known in evidence.items():
         learned, annotations = before.get(name), known.annotations
-        method = chosen(*settings.combine.of(name).chosen)
+        method = chosen(*settings.combine.of(name).arguments)
         if learned is not None and unchanged and is_over(learned, known):
             results[name] = learned
             continue

@@ -258,7 +258,7 @@ class Story:
         models: one row per model: model, label and its probability, probability of our label, temperature.
         typical: number of answers `other` by typical annotators that would flip the label; None if no number would, if
             the item has ground truth, or if the classes are in order.
-        between: lowest and highest class of a 90 % interval, if the classes are in order and these are two.
+        between: lowest and highest class of a 90 % interval; None if it is a single class, or without an order.
     """
 
     label: str
