@@ -174,7 +174,7 @@ class _Steps:
             left_out = embed(self.lease, self.settings, self.store, self.connector, self.progress)
         except BadTable as error:
             if features.are_stored(self.settings, self.store):
-                return (f"features: {error}. Mend the file; those made before are used",)
+                return (f"features: {error}. Fix the file; those made before are used",)
             raise
         return (describe_left_out(left_out),) if left_out else ()
 

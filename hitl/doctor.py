@@ -202,16 +202,19 @@ def _features(settings: Settings, store: Store) -> Iterator[Check]:
 
 
 def _graph(settings: Settings, store: Store) -> Iterator[Check]:
-    """Check that the combiner uses the graph. Count edges, items without edges, and edges to unknown items."""
-    name, kind = settings.combine.method, settings.graph.kind
-    method = chosen(*settings.combine.arguments)
+    """Check that a combiner uses the graph. Count edges, items without edges, and edges to unknown items."""
+    kind, questions = settings.graph.kind, settings.combine.questions
+    methods = {"combine": settings.combine, **{f"combine.{question}": own for question, own in questions.items()}}
+    combiners = {f"{name}.method {own.method!r}": chosen(*own.arguments) for name, own in methods.items()}
     if kind is None:
-        if "graph" in needs_of(method):
-            yield Check("graph", False, f"combine.method {name!r} needs one", "add [graph] with file or neighbours")
+        for name, method in combiners.items():
+            if "graph" in needs_of(method):
+                yield Check("graph", False, f"{name} needs one", "add [graph] with file or neighbours")
         return
-    if "graph" not in method.uses:
+    if not any("graph" in method.uses for method in combiners.values()):
         fix = 'combine.method = "network-ibcc" or "network-dawid-skene" uses it; or take the graph away'
-        yield Check("graph", False, f"combine.method {name!r} does not use it", fix)
+        problem = "; ".join(f"{name} does not use it" for name in combiners)
+        yield Check("graph", False, problem, fix)
     items = tuple(store.items(settings.name).column("item").to_pylist())
     if not items:
         return

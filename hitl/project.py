@@ -244,14 +244,14 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
             given_evidence(alone, store, questions)  # also checks the numbers in the file
             models[name] = path
         except BadInput as error:
-            told.append(f"models.{name} is left out: {error}. Mend the file, or take it out of [models]")
+            told.append(f"models.{name} is left out: {error}. Fix the file, or take it out of [models]")
     graph, methods = settings.graph, [chosen(*settings.combine.of(question.name).arguments) for question in questions]
     if graph.file is not None and not any("graph" in needs_of(method) for method in methods):
         try:
             graph_of(settings, store, tuple(store.items(settings.name).column("item").to_pylist()), None)
         except BadInput as error:
             graph = type(graph)()
-            told.append(f"the graph is left out: {error}. Mend the file, or take [graph] out")
+            told.append(f"the graph is left out: {error}. Fix the file, or take [graph] out")
     return settings.model_copy(update={"models": models, "graph": graph}), tuple(told)
 
 

@@ -83,7 +83,7 @@ def audit(
     data = {
         "agrees": report.agrees,
         "compared": dict(report.compared),
-        "mended": before - len(report.differences),
+        "fixed": before - len(report.differences),
         "differences": [{**asdict(one), "why": show.without_passwords(one.why)} for one in report.differences],
         "left_out": show.without_passwords(report.left_out),
     }
@@ -92,7 +92,7 @@ def audit(
     if len(report.differences) > DIFFERENCES:
         lines.append(f"and {len(report.differences) - DIFFERENCES:,} more")
     compared = ", ".join(f"{number:,} {name}" for name, number in report.compared.items())
-    cure = "the next `hitl run` mends what it plans anew" if repair else "`hitl audit --repair` mends it"
+    cure = "the next `hitl run` fixes what it plans again" if repair else "`hitl audit --repair` fixes it"
     verdict = "platform and store agree" if report.agrees else f"platform and store differ; {cure}"
     show.result(data, [*lines, f"compared {compared}: {verdict}"], as_json)
     if not report.agrees:

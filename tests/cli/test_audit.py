@@ -16,7 +16,7 @@ consensus = false
 """
 
 
-def test_audit_says_what_differs_and_mends_it(run: Run, tmp_path: Path) -> None:
+def test_audit_says_what_differs_and_fixes_it(run: Run, tmp_path: Path) -> None:
     (tmp_path / "labels").mkdir()
     table = tmp_path / "labels" / "annotations.csv"
     table.write_text("item,annotator,label\n1,ann,yes\n2,ann,no\n3,bob,no\n")
@@ -34,10 +34,11 @@ def test_audit_says_what_differs_and_mends_it(run: Run, tmp_path: Path) -> None:
     assert ("item", "4", "not in the store") in {tuple(one.values()) for one in found["differences"]}
     code, said, _ = run("audit")
     assert code == 1
-    assert "`hitl audit --repair` mends it" in said
-    code, said, _ = run("audit", "--repair")
-    assert code == 0, said
-    assert "platform and store agree" in said
+    assert "`hitl audit --repair` fixes it" in said
+    differences = len(found["differences"])
+    found = json.loads(run("audit", "--repair", "--json")[1])
+    assert (found["agrees"], found["fixed"]) == (True, differences)
+    assert "platform and store agree" in run("audit")[1]
 
 
 def test_half_a_file_is_no_deletion_for_an_audit_and_a_full_pull_either(run: Run, tmp_path: Path) -> None:

@@ -239,6 +239,17 @@ def test_doctor_says_that_a_graph_is_not_used_or_missing(run: Run, grid: Path) -
     ]
 
 
+def test_doctor_looks_at_the_method_of_each_question(run: Run, grid: Path) -> None:
+    own = '[combine.label]\nmethod = "network-ibcc"'
+    write_project(grid, own, method="vb-ibcc")
+    assert run("pull")[0] == 0
+    assert doctor(run)[0] == "FAIL  graph: combine.label.method 'network-ibcc' needs one"
+    write_graph(grid / "graph.csv")
+    assert run("pull")[0] == 0
+    (found,) = doctor(run)
+    assert found.startswith("ok    graph: ")
+
+
 def test_two_graphs_in_a_folder_are_one_too_many(run: Run, grid: Path) -> None:
     write_graph(grid / "graph.csv")
     write_graph(grid / "graph.csv.gz")

@@ -67,7 +67,7 @@ def test_all_are_served_while_a_file_is_dead(
         (told,) = report.pulled.problems
         assert told.startswith(said)
         assert str(file) in told
-        assert "Mend the file" in told
+        assert "Fix the file" in told
         assert figures(report)["problems"] == [told]
         for who in ("dee", "eve"):
             first = asked(folder, who)[:1]

@@ -178,9 +178,9 @@ POISONS = {
     ),
     "double submission": Poison(submit_twice, "", lambda team: None),
     "dead file": Poison(
-        lose_model, r"models\.gpt is left out: .*gpt\.csv: no such file.*Mend the file, or take it out", restore_model
+        lose_model, r"models\.gpt is left out: .*gpt\.csv: no such file.*Fix the file, or take it out", restore_model
     ),
-    "broken file": Poison(break_model, r"models\.gpt is left out: .*gpt\.csv, line 1: .*Mend the file", restore_model),
+    "broken file": Poison(break_model, r"models\.gpt is left out: .*gpt\.csv, line 1: .*Fix the file", restore_model),
     "deleted task": Poison(
         lambda team: team.project.admin.delete(f"/api/tasks/{opened(team)}/"), "", lambda team: None
     ),
