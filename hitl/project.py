@@ -309,7 +309,7 @@ def item_names(settings: Settings, store: Store) -> dict[str, str]:
             where = f"the field {field!r} (source.key)" if field else "their meta"
             raise BadInput(
                 f"tasks {first[name]} and {key} have one own id, {name!r}, in {where}; expected an id of its own for "
-                "each: mend or delete one of them on the platform, then `hitl pull`"
+                "each: fix or delete one of them on the platform, then `hitl pull`"
             )
     return {key: name or (f"task {key}" if key in first else key) for key, name in own.items()}
 
@@ -376,7 +376,7 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
             near = get_close_matches(str(name), sorted(there.difference(members)), 1)
             meant = f" (did you mean {near[0]!r}?)" if near else ""
             warnings.append(
-                f"crew.annotators: the platform has no user {str(name)!r}, who is not asked. Mend the name{meant}, let "
+                f"crew.annotators: the platform has no user {str(name)!r}, who is not asked. Fix the name{meant}, let "
                 "them sign up there, or take them out"
             )
     if not members:
