@@ -38,6 +38,7 @@ MAY_IMPORT = {
     "events": "core kinds models active settings store metrics project operations events",
     "cycle": "core inputs_digest events kinds models active settings store metrics learning project operations cycle",
     "manual_operations": "core kinds settings store export project operations cycle",
+    "certificates": "core active certificates",
     "audit": "core settings store project operations cycle",
     "export": "core kinds models operations",
     "shards": "core models shards",
@@ -49,7 +50,7 @@ MAY_IMPORT = {
     " manual_operations status report demo service",
     "__main__": "cli",
     "cli": "core kinds inputs_digest events models active settings store connectors metrics learning project operations"
-    " cycle manual_operations audit export doctor status report demo service shards cli",
+    " cycle manual_operations audit export doctor status report demo service shards certificates cli",
 }
 """A group of modules and what it may import: core -> parts -> cycle -> command line."""
 

@@ -11,6 +11,7 @@ import typer
 from hitl.active.registry import POLICIES
 from hitl.cli import (
     access,
+    certify,
     combine,
     embed,
     init,
@@ -100,6 +101,7 @@ def demo(
 
 PANELS: dict[str, list[Callable[..., None]]] = {
     "Files": [combine.combine, shard.shard, predict.predict, embed.embed, replay.replay],
+    "Guarantees": [certify.certify, certify.verify],
     "Annotators and models": [profiles.annotators, profiles.models],
     "Project": [
         init.init,
