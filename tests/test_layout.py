@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "events": "core kinds models active settings store metrics project operations events",
     "cycle": "core inputs_digest events kinds models active settings store metrics learning project operations cycle",
     "manual_operations": "core kinds settings store export project operations cycle",
-    "certificates": "core active certificates",
+    "certificates": "core active kinds settings store project operations export certificates",
     "audit": "core settings store project operations cycle",
     "export": "core kinds models operations",
     "shards": "core models shards",

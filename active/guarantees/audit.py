@@ -199,7 +199,7 @@ class Audit:
     @property
     def state(self) -> str:
         """PROVEN if every claim is, REFUTED if one is and none is open, else OPEN."""
-        if self.open_claims and self.left:
+        if self.open_claims and (self.left or self.pending):
             return OPEN
         return PROVEN if all(claim.state == PROVEN for claim in self.claims) else REFUTED
 

@@ -71,8 +71,8 @@ def _share(bet: float, chance: float, pull: float) -> float:
         return 1.0
     root = np.sqrt((chance - pull) ** 2 + 4.0 * pull * chance * bet)
     if pull <= chance:
-        return min(2.0 * chance * bet / (chance - pull + root), 1.0) if root > 0 else 1.0
-    return min((pull - chance + root) / (2.0 * pull), 1.0)
+        return float(min(2.0 * chance * bet / (chance - pull + root), 1.0)) if root > 0 else 1.0
+    return float(min((pull - chance + root) / (2.0 * pull), 1.0))
 
 
 @compiled
@@ -105,7 +105,8 @@ def expected_shares(mu_cs: Floats, log_weight_c: Floats, audited_s: Ints, wrong_
     for s in range(mu_cs.shape[1]):
         for c in range(mu_cs.shape[0]):
             share_s[s] += weight_c[c] * (1.0 + wrong_s[s]) / (1.0 / mu_cs[c, s] + audited_s[s])
-    return share_s / weight_c.sum()
+    share_s /= weight_c.sum()
+    return share_s
 
 
 @compiled
@@ -226,10 +227,10 @@ def growth_chances(
         for s in range(len(share_s)):
             theta = max(_further(b_s[s], low), b_s[s] + 1e-12)
             chance_s[s] = left_s[s] * theta * (1.0 - theta) / (theta - b_s[s])
-    sum_ = chance_s.sum()
-    if sum_ <= 0:
-        return left_s / n_left
-    return (1.0 - uniform) * chance_s / sum_ + uniform * left_s / n_left
+    sum_, part = chance_s.sum(), uniform if chance_s.sum() > 0 else 1.0
+    for s in range(len(share_s)):
+        chance_s[s] = part * left_s[s] / n_left + ((1.0 - part) * chance_s[s] / sum_ if sum_ > 0 else 0.0)
+    return chance_s
 
 
 @compiled

@@ -246,8 +246,8 @@ class Certificate(_Part):
     def corrections(self) -> dict[str, str | None]:
         """Return item -> right label of the wrong ones that the audit found; None if auditors could not say."""
         right: dict[str, str | None] = {}
-        for wrong, answer in zip(self.audit.wrong, self.answers, strict=False):
-            if wrong:
+        for draw, answer in zip(self.audit.draws, self.answers, strict=True):
+            if self._is_wrong(draw, answer):
                 label = answer.first if answer.second is None else answer.second
                 right[answer.item] = None if label == UNKNOWN else label
         return right

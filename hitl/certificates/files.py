@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from hitl.annotations import Floats
 from hitl.certificates.certificate import UNKNOWN, Certificate, Labels
 from hitl.errors import BadTable
 from hitl.tables.columns import numbers_of, require_columns, require_names
@@ -33,23 +34,27 @@ def read_labels(path: Path, groups: str | None = None) -> tuple[Labels, pa.Table
 
     Raises BadTable if a column is missing, an item is there twice or has no label, or a confidence is none.
     """
-    table = read_table(path, ["item", "label"])
-    require_columns(table, ["item", "label", *([groups] if groups else [])], str(path))
-    items = require_names(table.column("item").to_pylist(), "item", str(path))
+    return labels_in(read_table(path, ["item", "label"]), str(path), groups)
+
+
+def labels_in(table: pa.Table, where: str, groups: str | None = None) -> tuple[Labels, pa.Table]:
+    """Return the labels of a table, and its columns for auditors, as `read_labels`. `where`: its file, for messages."""
+    require_columns(table, ["item", "label", *([groups] if groups else [])], where)
+    items = require_names(table.column("item").to_pylist(), "item", where)
     labels = table.column("label").to_pylist()
     if None in labels:
         row = labels.index(None)
         raise BadTable(f"{place_in(table)(row)}: item {items[row]!r} has no label; leave out items without one")
-    doubt = np.full(len(items), 0.5)
+    doubt: Floats = np.full(len(items), 0.5)
     if "confidence" in table.column_names:
-        doubt = 1 - numbers_of(table.column("confidence"), f"{path}: column confidence")
+        doubt = 1 - numbers_of(table.column("confidence"), f"{where}: column confidence")
         if not np.all((doubt >= 0) & (doubt <= 1)):
             row = int(np.argmax(~((doubt >= 0) & (doubt <= 1))))
             raise BadTable(f"{place_in(table)(row)}: the confidence must be a number between 0 and 1")
     group = [str(name) for name in table.column(groups).to_pylist()] if groups else []
     shown = [name for name in table.column_names if not OF_RESULTS.fullmatch(name)]
     rounded = tuple(np.round(doubt, SHOWN_DIGITS).tolist())
-    made = Labels(items=tuple(items), labels=tuple(labels), doubt=rounded, groups=tuple(group))
+    made = Labels(items=tuple(items), labels=tuple(map(str, labels)), doubt=rounded, groups=tuple(group))
     return made, table.select(["item", *shown])
 
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hitl.cli import show
-from hitl.cli.options import Json, grouped, opt
+from hitl.cli.options import HERE, Config, Json, OneQuestion, grouped, opt, refuse
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
     from hitl.certificates.certificate import Certificate, Labels, Terms
 
-PROVEN, REFUTED, OPEN = 0, 1, 3
-"""Exit codes of `hitl certify`."""
+EXIT = {"proven": 0, "refuted": 1, "open": 3}
+"""State of the audit -> exit code of `hitl certify`."""
 
 
 def share(text: str) -> float:
-    """Read 1% or 0.01. Raises BadSettings unless it is between 0 and 1."""
+    """Read 1% or 0.01."""
+    number, percent, _ = text.strip().partition("%")
     try:
-        value = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+        value = float(number) / (100 if percent else 1)
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
@@ -31,31 +34,28 @@ def share(text: str) -> float:
     return value
 
 
+def _share(help: str, *names: str) -> Any:
+    return opt(help, *names, parser=share, metavar="SHARE")
+
+
 @dataclass(frozen=True)
 class Promised:
-    """What to promise, and how to audit. Taken from the certificate once the audit has begun."""
+    """What to promise, and how to audit. It is in the certificate once the audit has begun."""
 
-    error: Annotated[
-        float | None, opt("Greatest share of wrong labels to promise.", "--error", parser=share, metavar="SHARE")
-    ] = None
-    confidence: Annotated[
-        float | None, opt("Confidence of the promise; default 95%.", parser=share, metavar="SHARE")
-    ] = None
+    error: Annotated[float | None, _share("Greatest share of wrong labels to promise.")] = None
+    confidence: Annotated[float | None, _share("Confidence of the promise; default 95%.")] = None
     as_is: Annotated[
-        bool, opt("Promise it of the labels as they are, not after correcting the errors found.", "--as-is")
+        bool,
+        opt("Promise it of the labels as they are; default: of labels with the found errors corrected.", "--as-is"),
     ] = False
-    per: Annotated[str | None, opt("Also promise it of each class (label), or of each value of another column.")] = None
-    missed: Annotated[
-        float | None,
-        opt("Share of wrong labels that auditors may take for right; default 0%.", parser=share, metavar="SHARE"),
-    ] = None
+    per: Annotated[str | None, opt("Promise it of each class too (label), or of each value of another column.")] = None
+    missed: Annotated[float | None, _share("Share of wrong labels that auditors may overlook; default 0%.")] = None
     recheck: Annotated[
-        float | None,
-        opt("With --second-answers: share of the items that both answer; default 10%.", parser=share, metavar="SHARE"),
+        float | None, _share("With a second auditor: share of the items that both answer; default 10%.")
     ] = None
-    seed: Annotated[str | None, opt("Text that determines the draws, as dice thrown in public; default: random.")] = (
-        None
-    )
+    seed: Annotated[
+        str | None, opt("Text that determines the draws, as of dice thrown in public; default: random.")
+    ] = None
 
     def terms(self, second: bool) -> Terms:
         """Return the terms of a new certificate. Raises BadSettings without an error to promise."""
@@ -64,7 +64,7 @@ class Promised:
         if not self.error:
             raise BadSettings("certify: expected what to promise, as --error 1%")
         if self.recheck is not None and not second:
-            raise BadSettings("--recheck: expected --second-answers, the table of the second auditor")
+            raise BadSettings("--recheck: expected a second auditor, with --second-answers or, in a project, --second")
         recheck = (0.1 if self.recheck is None else self.recheck) if second else 0.0
         return Terms(
             error=self.error,
@@ -77,24 +77,65 @@ class Promised:
             groups=self.per or "",
         )
 
+    def require_same(self, terms: Terms, path: Path) -> None:
+        """Raise BadSettings if other terms are asked for than those that the audit of this certificate began with."""
+        wanted = {"error": self.error, "confidence": self.confidence, "missed": self.missed, "recheck": self.recheck}
+        for name, value in {**wanted, "seed": self.seed, "groups": self.per}.items():
+            if value is not None and value != (began := getattr(terms, name)):
+                raise BadSettings(
+                    f"--{'per' if name == 'groups' else name} {value}: the audit in {path} began with "
+                    f"{began or 'none'}; leave the option out to go on, or name another --certificate"
+                )
+        if self.as_is and terms.mended:
+            raise BadSettings(f"--as-is: the audit in {path} began without it; name another --certificate")
+
+
+@dataclass(frozen=True)
+class Auditors:
+    """Who answers, and where."""
+
+    by: Annotated[str, opt("Auditor; in a project, the annotator who is asked.")] = ""
+    second: Annotated[str, opt("Second auditor, who checks what the first calls wrong.")] = ""
+    answers: Annotated[Path, opt("With LABELS: table that the auditor fills in: item, answer.")] = Path("audit.csv")
+    second_answers: Annotated[
+        Path | None, opt("With LABELS: table for a second auditor, who checks what the first calls wrong.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where labels and answers come from: tables, or a project.
+
+    Attributes:
+        labels: the labels now.
+        second: True if there is a second auditor.
+        answers: certificate -> answers of both auditors, item -> label.
+        ask: asks the auditors about items, and returns lines that say what is next.
+    """
+
+    labels: Labels
+    second: bool
+    answers: Callable[[Certificate], tuple[dict[str, str], dict[str, str]]]
+    ask: Callable[[list[str], list[str]], list[str]]
+
 
 @grouped
 def certify(
-    labels: Annotated[Path, typer.Argument(help="Table to certify: item, label, confidence, and what auditors see.")],
     promised: Promised,
-    answers: Annotated[Path, opt("Table that auditors fill in: item, answer.")] = Path("audit.csv"),
-    second_answers: Annotated[
-        Path | None, opt("Table for a second auditor, who checks what the first calls wrong.", "--second-answers")
+    auditors: Auditors,
+    labels: Annotated[
+        Path | None,
+        typer.Argument(help="Table to certify: item, label, confidence, and what auditors see; without: a project."),
     ] = None,
-    by: Annotated[str, opt("Who audits; a name for the certificate.")] = "",
-    second: Annotated[str, opt("Who is the second auditor.")] = "",
     batch: Annotated[int, opt("Number of items to draw at a time.", min=1)] = 25,
     budget: Annotated[int | None, opt("Number of items to audit at most.", min=1)] = None,
-    certificate: Annotated[Path, opt("Certificate to write, and to continue.")] = Path("certificate.json"),
+    certificate: Annotated[Path, opt("Certificate to write, and to go on with.")] = Path("certificate.json"),
     output: Annotated[
         Path | None, opt("Table of labels to write, with the errors that were found corrected.", "--output", "-o")
     ] = None,
+    question: OneQuestion = None,
     as_json: Json = False,
+    config: Config = HERE,
 ) -> None:
     """Prove by an audit how many labels are wrong at most.
 
@@ -105,73 +146,96 @@ def certify(
     from hitl.certificates.certificate import Certificate
     from hitl.certificates.statement import statement
 
-    audited, shown = files.read_labels(labels, promised.per)
-    if certificate.exists():
-        document = Certificate.read(certificate)
-        _require_same(document, audited, promised, certificate)
-    else:
-        document = Certificate(terms=promised.terms(second_answers is not None), started=_now(), labels=audited)
-    if document.terms.second and second_answers is None:
-        raise BadSettings("certify: this audit has a second auditor; expected --second-answers")
-    document = document.with_answers(
-        files.read_answers(answers, document),
-        files.read_answers(second_answers, document) if second_answers else {},
-    )
-    names = (by or document.auditors[0], second or document.auditors[1])
-    document = _drawn(document.changed(auditors=names), batch, budget)
-    document = document.changed(findings=tuple(document.found()), statement=statement(document))
-    document.write(certificate)
-    first, other = document.waiting()
-    files.write_questions(answers, first, shown)
-    written = [certificate, *([answers] if first else [])]
-    if second_answers is not None and other:
-        files.write_questions(second_answers, other, shown)
-        written.append(second_answers)
-    if output is not None:
-        files.write_corrected(output, document)
-        written.append(output)
+    before = Certificate.read(certificate) if certificate.exists() else None
+    groups = promised.per if before is None else before.terms.groups or None
+    with _tables(labels, auditors, groups) if labels else _project(config, question, auditors, groups) as source:
+        if before is None:
+            document = Certificate(terms=promised.terms(source.second), started=_now(), labels=source.labels)
+        else:
+            promised.require_same(before.terms, certificate)
+            document = before
+            if source.labels.digest != document.labels.digest:
+                show.warning(
+                    f"the labels have changed since {document.started}; the certificate is about those of then"
+                )
+        if document.terms.second and not source.second:
+            raise BadSettings("certify: this audit has a second auditor; expected --second-answers, or --second")
+        document = document.with_answers(*source.answers(document))
+        names = (auditors.by or document.auditors[0], auditors.second or document.auditors[1])
+        document = _drawn(document.changed(auditors=names), batch, budget)
+        document = document.changed(findings=tuple(document.found()), statement=statement(document))
+        document.write(certificate)
+        waiting = document.waiting()
+        if output is not None:
+            files.write_corrected(output, document)
+        following = source.ask(*waiting) if any(waiting) else []
+    state = document.audit.state
+    if state == "open" and not any(waiting):
+        following = ["the budget is spent; raise --budget to go on"]
     unknown = files.other_answers(document)
     if unknown:
-        show.warning(f"answers that are no label of {labels} count as wrong: {', '.join(unknown[:5])}")
-    lines = [*document.statement, *show.wrote(written)]
-    if first or other:
-        whose = [f"{show.counted(len(first), 'item')} in {answers}"] if first else []
-        whose += [f"{show.counted(len(other), 'item')} in {second_answers}"] if other else []
-        lines.append(f"next: fill in the column answer of {' and of '.join(whose)}, then run this again")
-    elif document.audit.state == "open":
-        lines.append("the budget is spent; raise --budget to go on")
-    data = {"state": document.audit.state, "findings": [finding.model_dump() for finding in document.findings]}
-    show.result(data | {"statement": document.statement, "waiting": {"first": first, "second": other}}, lines, as_json)
-    raise typer.Exit({"proven": PROVEN, "refuted": REFUTED}.get(document.audit.state, OPEN))
+        show.warning(f"answers that are no label of the table count as wrong: {', '.join(unknown[:5])}")
+    data: dict[str, Any] = {"state": state, "findings": [finding.model_dump() for finding in document.findings]}
+    data |= {"statement": document.statement, "waiting": dict(zip(("first", "second"), waiting, strict=True))}
+    show.result(data, [*document.statement, *show.wrote([certificate, output]), *following], as_json)
+    raise typer.Exit(EXIT[state])
 
 
 def _drawn(document: Certificate, batch: int, budget: int | None) -> Certificate:
     """Return the certificate with the next items drawn, if it waits for no answer and is still open."""
-    first, second = document.waiting()
-    if first or second or document.audit.state != "open":
+    if any(document.waiting()) or document.audit.state != "open":
         return document
-    count = batch if budget is None else min(batch, budget - len(document.audit.draws))
+    count = batch if budget is None else min(batch, budget - len(document.answers))
     return document.with_batch(count, _now()) if count > 0 else document
 
 
-def _require_same(document: Certificate, audited: Labels, promised: Promised, path: Path) -> None:
-    """Raise BadSettings if other terms are asked for than those that the audit began with. Warn of other labels."""
-    terms, wanted = (
-        document.terms,
-        {"error": promised.error, "confidence": promised.confidence, "missed": promised.missed},
-    )
-    wanted |= {"recheck": promised.recheck, "seed": promised.seed, "groups": promised.per}
-    for name, value in wanted.items():
-        if value is not None and value != getattr(terms, name):
-            flag = "per" if name == "groups" else name
-            raise BadSettings(
-                f"--{flag} {value}: the audit in {path} began with {getattr(terms, name) or 'none'}; leave the option "
-                "out to continue it, or name another --certificate"
-            )
-    if promised.as_is and terms.mended:
-        raise BadSettings(f"--as-is: the audit in {path} began without it; name another --certificate to begin again")
-    if audited.digest != document.labels.digest:
-        show.warning(f"the labels have changed since {document.started}; the certificate is about those of then")
+@contextmanager
+def _tables(labels: Path, auditors: Auditors, groups: str | None) -> Iterator[_Source]:
+    from hitl.certificates import files
+
+    audited, shown = files.read_labels(labels, groups)
+    first, second = auditors.answers, auditors.second_answers
+
+    def answers(document: Certificate) -> tuple[dict[str, str], dict[str, str]]:
+        return files.read_answers(first, document), files.read_answers(second, document) if second else {}
+
+    def ask(items: list[str], again: list[str]) -> list[str]:
+        where = []
+        for path, wanted in ((first, items), (second, again)):
+            if path is not None and wanted:
+                files.write_questions(path, wanted, shown)
+                where.append(f"{show.counted(len(wanted), 'item')} in {path}")
+        return [f"next: fill in the column answer of {' and of '.join(where)}, then run this again"]
+
+    yield _Source(audited, second is not None, answers, ask)
+
+
+@contextmanager
+def _project(config: Path, question: str | None, auditors: Auditors, groups: str | None) -> Iterator[_Source]:
+    from hitl.certificates.in_project import AuditedProject
+    from hitl.project import stored
+
+    refuse(["second-answers"] if auditors.second_answers else [], "{}: only with a table of labels; expected --second")
+    if not auditors.by:
+        raise BadSettings("certify: expected --by, the annotator who audits, or a table of labels")
+    with stored(config) as (settings, store):
+        project = AuditedProject.of(settings, store, question, groups)
+        for name in filter(None, (auditors.by, auditors.second)):
+            project.require_known(name)
+
+        def answers(_: Certificate) -> tuple[dict[str, str], dict[str, str]]:
+            second = auditors.second
+            return project.answers_of(auditors.by), project.answers_of(second) if second else {}
+
+        def ask(items: list[str], again: list[str]) -> list[str]:
+            lines = []
+            for name, wanted in ((auditors.by, items), (auditors.second, again)):
+                if wanted:
+                    project.send(wanted, name)
+                    lines.append(f"next: `hitl run` asks {name} about {show.counted(len(wanted), 'item')}")
+            return [*lines, "once they are answered: `hitl run`, then this again"]
+
+        yield _Source(project.labels, bool(auditors.second), answers, ask)
 
 
 def verify(
@@ -211,13 +275,8 @@ def verify(
     else:
         lines.append(f"all {show.counted(len(given.items), 'label')} are as certified")
     state = document.audit.state
-    data = {
-        "state": state,
-        "same": difference.same,
-        "changed": difference.changed,
-        "uncorrected": difference.uncorrected,
-    }
-    data |= {"missing": difference.missing, "added": difference.added, "statement": document.statement}
+    data = {"state": state, "same": difference.same, "statement": document.statement, "changed": difference.changed}
+    data |= {name: getattr(difference, name) for name in ("uncorrected", "missing", "added")}
     show.result(data, lines, as_json)
     raise typer.Exit(0 if state == "proven" and difference.same else 1)
 

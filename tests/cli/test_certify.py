@@ -231,7 +231,7 @@ def test_what_auditors_cannot_say_counts_as_wrong_and_loses_its_label(run: Run, 
     [
         (["labels.csv"], "expected what to promise, as --error 1%"),
         (["labels.csv", "--error", "1%", "--per", "colour"], "no column 'colour'"),
-        (["labels.csv", "--error", "1%", "--recheck", "5%"], "--recheck: expected --second-answers"),
+        (["labels.csv", "--error", "1%", "--recheck", "5%"], "--recheck: expected a second auditor"),
         (["labels.csv", "--error", "lots"], "expected a share, as 1% or 0.01"),
         (["empty.csv", "--error", "1%"], "has no label"),
         (["twice.csv", "--error", "1%"], "'a' appears twice"),
