@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from hitl.models.dawid_skene import DawidSkene
 from hitl.plan import Plan
 from hitl.testing.contract import Fact, add_to, check
 
-ITEMS, ANNOTATORS, SEEDS = 14, 5, 24
+ITEMS, ANNOTATORS, SEEDS = 14, 5, 12
 
 FACTS: dict[str, Fact[Policy]] = {}
 """Fact in words -> a function that checks a policy."""
@@ -105,6 +106,7 @@ class Project:
         )
 
 
+@cache
 def project(seed: int, names: bool = True) -> Project:
     """Simulate a project. Without `names`, the crew is anonymous and anyone may answer."""
     rng = np.random.default_rng(seed)
@@ -149,12 +151,9 @@ def _crew(rng: np.random.Generator, items: Sequence[Name], people: tuple[Name, .
     )
 
 
-def projects() -> Iterator[Project]:
-    """Yield the simulated projects: first with named annotators, then without."""
-    for seed in range(SEEDS):
-        yield project(seed)
-    for seed in range(SEEDS // 3):
-        yield project(seed, names=False)
+def projects() -> list[Project]:
+    """Return the simulated projects: first with named annotators, then without."""
+    return [project(seed) for seed in range(SEEDS)] + [project(seed, names=False) for seed in range(SEEDS // 3)]
 
 
 # -- the facts -------------------------------------------------------------------------------------------------
