@@ -38,7 +38,8 @@ MAKE: dict[str, Callable[[pytest.FixtureRequest, Path], Connector]] = {
     "tables": of_tables,
     "label-studio": of_label_studio,
 }
-KINDS = [pytest.param(kind, marks=pytest.mark.server if kind == "label-studio" else ()) for kind in CONNECTORS.own]
+ON_SERVER = (pytest.mark.server, pytest.mark.journey)
+KINDS = [pytest.param(kind, marks=ON_SERVER if kind == "label-studio" else ()) for kind in CONNECTORS.own]
 
 
 def test_every_connector_of_ours_is_tried() -> None:

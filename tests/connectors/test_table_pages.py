@@ -97,7 +97,7 @@ def changed(rows: list[str], dice: random.Random) -> list[str]:
     """Labels change, rows come, go and move."""
     rows = [*rows]
     for _ in range(dice.randrange(1, 6)):
-        place, item = dice.randrange(len(rows)), dice.randrange(N // 10)
+        place, item = dice.randrange(len(rows)), dice.randrange(N // 50)
         what = dice.choice(["change", "drop", "add", "move", "nobody"])
         if what == "change":
             rows[place] = f"{rows[place].rpartition(',')[0]},{dice.choice(['yes', 'no', ''])}"
@@ -110,7 +110,7 @@ def changed(rows: list[str], dice: random.Random) -> list[str]:
     return rows
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_store_is_as_the_tables_say_whatever_was_cut_short(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -118,7 +118,7 @@ def test_the_store_is_as_the_tables_say_whatever_was_cut_short(
     monkeypatch.setattr(pages, "_COLUMNS_AT_ONCE", 7)
     monkeypatch.setattr(pages, "_ROWS_AT_ONCE", 3)
     dice = random.Random(seed)
-    rows = [f"{n},{who},yes" for n in range(N // 10) for who in ("ann", "bob")]
+    rows = [f"{n},{who},yes" for n in range(N // 50) for who in ("ann", "bob")]
     for turn in range(12):
         history = [changed(rows, dice), rows] if dice.random() < 0.5 else [changed(rows, dice)]
         for content in history[:-1] if len(history) > 1 else history:

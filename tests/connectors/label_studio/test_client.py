@@ -27,6 +27,11 @@ URL = "http://label-studio.example"
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 
 
+def on_server(test: Callable[..., None]) -> Callable[..., None]:
+    """On a real server, among the journeys."""
+    return pytest.mark.journey(pytest.mark.server(test))
+
+
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeats requests without waiting."""
@@ -232,7 +237,7 @@ def test_a_missing_sdk_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> 
         Client(URL, TOKEN).get("/api/version/")
 
 
-@pytest.mark.server
+@on_server
 def test_a_wrong_token_is_refused(server: LocalServer) -> None:
     with pytest.raises(Refused, match="HITL_LABEL_STUDIO_TOKEN"):
         LabelStudio(server.url, TOKEN, 1).questions()
@@ -249,7 +254,7 @@ def administrator(server: LocalServer) -> Iterator[httpx.Client]:
         yield browser
 
 
-@pytest.mark.server
+@on_server
 @pytest.mark.filterwarnings("ignore:The `parse_obj` method:DeprecationWarning")  # in the SDK, when it renews
 def test_a_personal_access_token_works(server: LocalServer, project: Project) -> None:
     with administrator(server) as browser:
@@ -260,7 +265,7 @@ def test_a_personal_access_token_works(server: LocalServer, project: Project) ->
     assert personal[:-4] not in str(caught.value)
 
 
-@pytest.mark.server
+@on_server
 def test_disabled_legacy_tokens_are_explained(server: LocalServer, project: Project) -> None:
     with administrator(server) as browser:
 
@@ -276,7 +281,7 @@ def test_disabled_legacy_tokens_are_explained(server: LocalServer, project: Proj
             legacy(True)
 
 
-@pytest.mark.server
+@on_server
 def test_the_doctor_finds_nothing_wrong(project: Project) -> None:
     tasks = project.add(2)
     project.answer(0, tasks[0], "good")
@@ -289,7 +294,7 @@ def test_the_doctor_finds_nothing_wrong(project: Project) -> None:
     assert found["order"].detail == "served as planned"
 
 
-@pytest.mark.server
+@on_server
 def test_the_doctor_finds_what_is_wrong(server: LocalServer, project: Project) -> None:
     tasks = project.add(2, lambda _: [{"result": choice("good")}])  # without the ground_truth key
     list(project.connector.push([Operation("order", "", {"items": [str(number) for number in tasks]})]))
