@@ -30,6 +30,7 @@ test: prepare lint types unit  ## what CI runs
 
 # With the oldest versions (four minutes): CI has only these two targets, and `test` is nearer to its time limit.
 journeys: prepare  ## the longer ways on real servers: a day, faults, clocks, kills, and `make lowest`; `make trust` has the longest
+	$(TEST)/bin/python -m tests.compile_kernels dbcc >/dev/null 2>&1 &
 	$(TEST)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "journey and not trust"
 	$(MAKE) lowest
 

@@ -28,6 +28,7 @@ from hitl.testing.combiners import FACTS, assert_permuted, check_combiner
 from hitl.testing.contract import DoesNotApply, check
 from hitl.testing.crowds import crowd, sample, with_everything
 from tests.command_line import Run
+from tests.compile_kernels import long_in_journeys
 
 CHEAP: dict[str, dict[str, Any]] = {
     "VariationalGPCMA": {"inducing": 20, "learning_steps": 3, "tolerance": 1e-4, "device": "cpu"},
@@ -106,7 +107,7 @@ def _combines(made: type) -> bool:
 
 
 COMBINERS = discover()
-every_combiner = pytest.mark.parametrize("name", COMBINERS)
+every_combiner = pytest.mark.parametrize("name", long_in_journeys(COMBINERS))
 
 
 def test_combiners_are_found() -> None:

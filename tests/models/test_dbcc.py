@@ -21,6 +21,7 @@ from tests.network_models import (
     some_crowd,
 )
 
+pytestmark = pytest.mark.journey  # of tests.compile_kernels.LONG
 SMALL = DBCC(accuracy=0.7, answer_sd=1.2, coupling_sd=1.5, share_smoothing=0.8, burn_in=200, draws=6000, thin=1)
 
 

@@ -19,6 +19,7 @@ from tests.network_models import (
     some_crowd,
 )
 
+pytestmark = pytest.mark.journey  # of tests.compile_kernels.LONG
 SMALL = EDBCC(
     hard=0.4,
     easy_accuracy=0.9,

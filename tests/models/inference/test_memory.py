@@ -22,6 +22,7 @@ from hitl.tables import memory
 from hitl.tables.limits import Limits, within
 from hitl.tables.read import read_parts, read_table
 from hitl.testing.crowds import sample
+from tests.compile_kernels import long_in_journeys
 
 ALONE = [name for name in COMBINERS.own if not needs_of(COMBINERS.load(name))]
 
@@ -127,7 +128,7 @@ SIZES = {
 
 @pytest.mark.journey
 @pytest.mark.parametrize("most_of_it", SIZES)
-@pytest.mark.parametrize("name", COMBINERS.own)
+@pytest.mark.parametrize("name", long_in_journeys(COMBINERS.own))
 def test_the_estimate_is_near_the_peak(name: str, most_of_it: str) -> None:
     if (most_of_it == "covariances") != ("gpc" in name) and most_of_it != "confusion matrices":
         pytest.skip("not what this method holds")

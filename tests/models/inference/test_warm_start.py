@@ -13,9 +13,10 @@ from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner, needs_of
 from hitl.models.registry import COMBINERS, combiner
 from hitl.testing.crowds import restricted_to_uses, sample, with_everything
+from tests.compile_kernels import long_in_journeys
 from tests.models.test_combiners_contract import CHEAP
 
-every_method = pytest.mark.parametrize("name", COMBINERS)
+every_method = pytest.mark.parametrize("name", long_in_journeys(COMBINERS))
 
 
 def cheap(name: str) -> Combiner:

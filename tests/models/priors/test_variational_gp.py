@@ -64,7 +64,7 @@ def exact_evidence(prior: VariationalGP, message_nj: Floats) -> tuple[float, Flo
     with torch.no_grad():
         k_nn = prior.covariance.call(prior.covariance.theta_p, "between", x_nd, x_nd).numpy() + CONSTANT**2
     root = np.linalg.cholesky(k_nn + 1e-10 * np.eye(n))
-    draws = norm.ppf(qmc.Sobol(n * j, rng=np.random.default_rng(0)).random(2**15).clip(1e-12, 1 - 1e-12))
+    draws = norm.ppf(qmc.Sobol(n * j, rng=np.random.default_rng(0)).random(2**14).clip(1e-12, 1 - 1e-12))
     f_tnj = np.einsum("nm,tmj->tnj", root, draws.reshape(-1, n, j))
     log_prior_tnj = f_tnj - logsumexp(f_tnj, axis=2, keepdims=True)
     log_t = logsumexp(log_prior_tnj + message_nj, axis=2).sum(axis=1)
@@ -72,7 +72,7 @@ def exact_evidence(prior: VariationalGP, message_nj: Floats) -> tuple[float, Flo
     return float(logsumexp(log_t) - np.log(len(log_t))), np.einsum("t,tnj->nj", softmax(log_t), q_tnj)
 
 
-@pytest.mark.parametrize(("n", "j"), [(2, 2), (3, 2), (2, 3), (3, 3)])
+@pytest.mark.parametrize(("n", "j"), [(3, 2), (2, 3)])
 @pytest.mark.parametrize(("strength", "near"), [(np.inf, 0.2), (8.0, 0.2), (1.5, 0.6)])
 def test_the_bound_is_below_the_exact_evidence_and_near(n: int, j: int, strength: float, near: float) -> None:
     """Nearer where labels say more: it takes truths and functions, and the functions of classes, for independent."""

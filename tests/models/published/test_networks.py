@@ -13,6 +13,7 @@ from hitl.evidence import Evidence
 from hitl.models import DBCC, EDBCC
 from tests.oracles import Floats
 
+pytestmark = pytest.mark.journey  # of tests.compile_kernels.LONG
 SAID = np.array([[0, 0], [1, 1], [0, 1], [1, 0], [0, 0]])
 TRUTH = np.array([0, 1, 1, -1, -1])
 DRAWS = 150_000

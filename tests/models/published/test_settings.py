@@ -14,6 +14,7 @@ from hitl.models import DBCC, VBIBCC, registry
 from hitl.models.registry import COMBINERS, chosen, published, with_papers
 from hitl.testing.combiners import FACTS
 from hitl.testing.contract import DoesNotApply
+from tests.compile_kernels import long_in_journeys
 from tests.models.test_combiners_contract import CHEAP, EXEMPT, START
 
 PAPERS = (
@@ -35,7 +36,7 @@ EXEMPT_AS_PRINTED = {
 }
 """(class, fact) -> why it does not hold with the settings of the paper, besides those of the defaults."""
 
-every_paper = pytest.mark.parametrize("name", PAPERS)
+every_paper = pytest.mark.parametrize("name", long_in_journeys(PAPERS))
 
 
 def test_these_methods_have_a_paper() -> None:

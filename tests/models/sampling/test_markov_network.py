@@ -12,6 +12,7 @@ from tests import network_oracles
 from tests.network_oracles import Pair, all_pairs
 from tests.oracles import Floats
 
+pytestmark = pytest.mark.journey  # of tests.compile_kernels.LONG
 SHAPES = [
     (1, 2, []),
     (2, 3, all_pairs(2)),
