@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitl.cli import show
-from hitl.cli.options import HERE, Config, Json, OneQuestion, grouped, opt, refuse
+from hitl.cli.options import HERE, Config, Json, OneQuestion, grouped, opt, refuse, share
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
@@ -22,36 +22,20 @@ EXIT = {"proven": 0, "refuted": 1, "open": 3}
 """State of the audit -> exit code of `hitl certify`."""
 
 
-def share(text: str) -> float:
-    """Read 1% or 0.01."""
-    number, percent, _ = text.strip().partition("%")
-    try:
-        value = float(number) / (100 if percent else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise typer.BadParameter(f"{text!r}: expected a share, as 1% or 0.01")
-    return value
-
-
-def _share(help: str, *names: str) -> Any:
-    return opt(help, *names, parser=share, metavar="SHARE")
-
-
 @dataclass(frozen=True)
 class Promised:
     """What to promise, and how to audit. It is in the certificate once the audit has begun."""
 
-    error: Annotated[float | None, _share("Greatest share of wrong labels to promise.")] = None
-    confidence: Annotated[float | None, _share("Confidence of the promise; default 95%.")] = None
+    error: Annotated[float | None, share("Greatest share of wrong labels to promise.")] = None
+    confidence: Annotated[float | None, share("Confidence of the promise; default 95%.")] = None
     as_is: Annotated[
         bool,
         opt("Promise it of the labels as they are; default: of labels with the found errors corrected.", "--as-is"),
     ] = False
     per: Annotated[str | None, opt("Promise it of each class too (label), or of each value of another column.")] = None
-    missed: Annotated[float | None, _share("Share of wrong labels that auditors may overlook; default 0%.")] = None
+    missed: Annotated[float | None, share("Share of wrong labels that auditors may overlook; default 0%.")] = None
     recheck: Annotated[
-        float | None, _share("With a second auditor: share of the items that both answer; default 10%.")
+        float | None, share("With a second auditor: share of the items that both answer; default 10%.")
     ] = None
     seed: Annotated[
         str | None, opt("Text that determines the draws, as of dice thrown in public; default: random.")

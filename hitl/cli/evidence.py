@@ -288,7 +288,7 @@ class Given(Columns, Files):
             warn_of_guessed_order(method, evidence.annotations.classes)
         return fit(method, evidence if self.neighbours is None else seen_by(method, evidence))
 
-    def judged(self, command: str, saved: Path | None, output: Path | None) -> tuple[Evidence, Consensus]:
+    def judged(self, command: str, saved: Path | None, outputs: Sequence[Path | None]) -> tuple[Evidence, Consensus]:
         """Return the evidence, and its consensus: loaded from `saved`, or fitted if that is None.
 
         Raises BadSettings if `saved` and a method are both given.
@@ -296,7 +296,7 @@ class Given(Columns, Files):
         from hitl.consensus import Consensus
         from hitl.tables.write import require_distinct
 
-        require_distinct([output], [*self.files, *([saved] if saved else [])])
+        require_distinct(outputs, [*self.files, *([saved] if saved else [])])
         if (self.method is not None or self.paper) and saved is not None:
             raise BadSettings(
                 f"{command}: --method and --consensus exclude each other; a saved consensus has its method"

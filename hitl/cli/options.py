@@ -28,6 +28,22 @@ def opt(help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, **more)
 
 
+def share(help: str, *names: str) -> Any:
+    """Return an option that is a share from 0 to 1, as 1% or 0.01."""
+    return opt(help, *names, parser=_share, metavar="SHARE")
+
+
+def _share(text: str) -> float:
+    number, percent, _ = text.strip().partition("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise typer.BadParameter(f"{text!r}: expected a share, as 1% or 0.01")
+    return value
+
+
 def one_of(help: str, choices: Iterable[str], *names: str) -> Any:
     """Return an option whose choices replace "{}" in its help, and are offered by the shell."""
     choices = tuple(choices)

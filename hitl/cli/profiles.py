@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from hitl.cli import show
 from hitl.cli.evidence import Given, files_for, require_unread, write_tables
-from hitl.cli.options import HERE, Config, Json, Output, SavedConsensus, grouped, opt
+from hitl.cli.options import HERE, Config, Json, Output, SavedConsensus, grouped, opt, share
 from hitl.cli.show import UNKNOWN, figure, percent, within
 from hitl.errors import BadEvidence, BadSettings
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.text import Text
 
+    from hitl.active.guarantees.skip_list import SkipList
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.models.analysis.annotator_profile import AnnotatorProfiles
@@ -66,22 +68,36 @@ def models(
     given: Given,
     shown: Shown,
     rows: Annotated[int, opt("Number of classes to show; those where annotators add most come first.", min=1)] = 12,
+    error: Annotated[
+        float | None, share("Share of all items that may skip annotators with a wrong label; default 2%.")
+    ] = None,
+    skip_list: Annotated[
+        Path | None, opt("Table to write of the items that need no annotator: item, label, confidence.")
+    ] = None,
 ) -> None:
     """Show whether models help: accuracy alone and together with annotators, and items that need no annotator."""
+    import pyarrow as pa
+
+    from hitl.active.guarantees.skip_list import ERROR, make_skip_list
     from hitl.models.analysis.model_profile import ModelProfiler
 
+    error = ERROR if error is None else error
+    if not 0 < error < 1:
+        raise BadSettings(f"--error {error:g}: expected a share above 0 and below 1, as 2%")
     if given.annotations is not None and not given.probabilities:
         raise BadSettings("models: --probabilities is needed, for instance --probabilities resnet=probs.csv")
-    judged = _judged("models", given, shown)
+    judged = _judged("models", given, shown, skip_list)
     profiles = judged.map(ModelProfiler().fit)
-    frames = {name: profile.frame() for name, profile in profiles.items()}
+    skipping = judged.map(partial(make_skip_list, error=error))
+    tables = {name: pa.Table.from_pandas(skips.labels, preserve_index=False) for name, skips in skipping.items()}
     _show(
         judged,
         shown,
-        frames,
-        profiles,
-        lambda profile: profile,
+        {name: profile.frame() for name, profile in profiles.items()},
+        {name: (profile, skipping[name]) for name, profile in profiles.items()},
+        lambda found: _json_values(found[0]) | {"skips": _json_values(found[1].figures())},
         partial(_models_lines, rows=rows, details=shown.details),
+        write_tables(skip_list, tables).values(),
     )
 
 
@@ -108,16 +124,18 @@ class Judged:
         return {name: fit(evidence, consensus) for name, (evidence, consensus) in self.questions.items()}
 
 
-def _judged(command: str, given: Given, shown: Shown) -> Judged:
+def _judged(command: str, given: Given, shown: Shown, also_written: Path | None = None) -> Judged:
     """Combine the files, or return the results of the project's last run, combined again if its inputs have changed."""
     from hitl.inputs_digest import stored_results
     from hitl.project import stored, stored_evidence, stored_questions
     from hitl.status import as_of
     from hitl.tables.write import require_writable
 
-    require_writable(shown.output)
+    outputs = [shown.output, also_written]
+    for output in outputs:
+        require_writable(output)
     if given.annotations is not None:
-        evidence, result = given.judged(command, shown.consensus, shown.output)
+        evidence, result = given.judged(command, shown.consensus, outputs)
         return Judged(command, None, f"{evidence}; judged by {result.fit.method}", {"": (evidence, result)})
     given.need_project(command, shown.config, consensus=shown.consensus)
     with stored(shown.config) as (settings, store), show.progress(shown.as_json) as progress:
@@ -129,7 +147,9 @@ def _judged(command: str, given: Given, shown: Shown) -> Judged:
                     f"project {settings.name!r}: no model's probabilities; expected probabilities_<model>.csv in a "
                     "folder of tables, predictions in Label Studio, or a file that [models] of hitl.toml names"
                 )
-        require_unread(shown.config, settings, files_for(shown.output, known).values())
+        require_unread(
+            shown.config, settings, (file for output in outputs for file in files_for(output, known).values())
+        )
         results, of_last_run = stored_results(settings, store, known, progress)
         basis = as_of(store, settings.name)
     basis += "" if of_last_run else "; combined now, because labels, settings or files have changed since"
@@ -144,6 +164,7 @@ def _show(
     profiles: dict[str, Any],
     data_of: Callable[[Any], Any],
     lines_of: Callable[[str, Any], Iterator[show.Line]],
+    also_written: Iterable[Path] = (),
 ) -> None:
     """Write the tables, and print the profiles as JSON or text."""
     import pyarrow as pa
@@ -164,7 +185,7 @@ def _show(
         yield judged.basis
         for name, profile in profiles.items():
             yield from lines_of(f": {name}" if name else "", profile)
-        yield from show.wrote(written.values())
+        yield from show.wrote([*written.values(), *also_written])
 
     show.result(data, lines(), shown.as_json)
 
@@ -274,8 +295,9 @@ def _annotator_row(profiles: AnnotatorProfiles, k: int, more: Sequence[str]) -> 
 # -- models ------------------------------------------------------------------------------------------------
 
 
-def _models_lines(question: str, profile: ModelProfile, rows: int, details: bool) -> Iterator[show.Line]:
+def _models_lines(question: str, found: tuple[ModelProfile, SkipList], rows: int, details: bool) -> Iterator[show.Line]:
     """Yield whether the model helps, accuracies, items that can skip annotators, and in detail what these rest on."""
+    profile, skips = found
     account, measured = profile.best, profile.measured is not None
     if measured:
         how = "measured on gold items, each judged by fits that did not see it"
@@ -287,15 +309,7 @@ def _models_lines(question: str, profile: ModelProfile, rows: int, details: bool
     note = f"; the {rows} of {len(classes)} classes where annotators add most" if len(classes) > rows else ""
     header: tuple[str, ...] = ("", "items", "model", "annotators", "both", "annotators add")
     yield show.Table(f"Accuracy{question} (95 %){note}", header, _accuracies(account, classes[:rows]), [""])
-    skips = []
-    for row in account.skips.to_dict("records"):
-        target, share, sure, claimed, overall = (
-            percent(row[name]) for name in ("target", "share", "confidence", "claimed", "overall")
-        )
-        right = within(row["accuracy"], row["low"], row["high"])
-        skips.append((target, row["by"], f"{row['items']:,} ({share})", sure, claimed, right, overall))
-    header = ("target", "by", "at least can skip", "sure from", "claimed", "right of these", "right of all")
-    yield show.Table(f"Items that need no annotator{question}", header, skips, ["target"])
+    yield f"Which items need no annotator{question}? {skips.statement}"
     if not details:
         yield "--details: how sure the models are, how independently they err, and a bound"
         return

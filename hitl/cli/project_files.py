@@ -157,7 +157,7 @@ def report(
             page = replace(page, links={} if pages is None else pages.links)
             lines = [as_of(store, settings.name)]
     else:
-        question = QuestionPage("label", *given.judged("report", consensus, output))
+        question = QuestionPage("label", *given.judged("report", consensus, [output]))
         page = Report(given.annotations.stem, (question,), command=f"hitl report {given.annotations}")
     write(page, output)
     show.result({}, [*show.wrote([output]), *lines], as_json=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hitl.active.guarantees.skip_list import SkipList, make_skip_list
 from hitl.errors import BadEvidence
 from hitl.models.analysis.model_profile import ModelProfile, ModelProfiler
 from hitl.report import measures, plots
@@ -28,20 +29,23 @@ class ModelsSection:
 
     Attributes:
         profile: profile of annotators and models together.
+        skips: items that need no annotator.
         classes: table of accuracy by class, first the classes for which annotators add most.
         figures: last part of the id -> figure. Only the first CLASSES classes are drawn.
     """
 
     profile: ModelProfile
+    skips: SkipList
     classes: pd.DataFrame
     figures: dict[str, Figure]
 
 
 def models_section(page: QuestionPage) -> ModelsSection | None:
     """Profile the models of a question. Return None without a model, or if the method does not use models."""
-    profile = _profile(page)
-    if profile is None or not profile.best.items:
+    found = _profiles(page)
+    if found is None or not found[0].best.items:
         return None
+    profile, skips = found
     best = profile.best
     classes = best.large_classes()
     figures = {
@@ -50,10 +54,10 @@ def models_section(page: QuestionPage) -> ModelsSection | None:
         "by-confidence": confidence_figure(best.confidence),
         "deferral": deferral_figure(best.deferral),
     }
-    return ModelsSection(profile, classes, figures)
+    return ModelsSection(profile, skips, classes, figures)
 
 
-def _profile(page: QuestionPage) -> ModelProfile | None:
+def _profiles(page: QuestionPage) -> tuple[ModelProfile, SkipList] | None:
     """Measure on held-out truth if there is any, otherwise on the truth that the fit used, hiding it item by item."""
     if not page.evidence.probabilities or not page.evidence.annotations.n_items:
         return None
@@ -62,7 +66,8 @@ def _profile(page: QuestionPage) -> ModelProfile | None:
     if held_out and page.truth is None:  # the consensus was made without the truth in the evidence
         evidence = replace(evidence, truth=None)
     try:
-        return ModelProfiler().fit(evidence, page.consensus, truth=truth if held_out else None)
+        profile = ModelProfiler().fit(evidence, page.consensus, truth=truth if held_out else None)
+        return profile, make_skip_list(evidence, page.consensus, truth=truth if held_out else None)
     except BadEvidence:  # the method does not use models
         return None
 

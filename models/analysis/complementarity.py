@@ -92,6 +92,23 @@ def judge(evidence: Evidence, consensus: Consensus) -> Judgements:
     return judged
 
 
+def by_models_alone(evidence: Evidence, consensus: Consensus) -> Floats:
+    """Return (N, J) class probabilities by the calibrated pool of all models, on which no ground truth has had a part.
+
+    If the evidence has ground truth, the default combiner is fitted without it, else the consensus is applied.
+    """
+    if evidence.known.any():
+        evidence = Evidence(evidence.annotations, evidence.probabilities)
+        consensus = DefaultCombiner().fit(evidence)
+    return _alone(_method_of(consensus), consensus, evidence).probabilities
+
+
+def _alone(both: ApplicableCombiner, learned: Consensus, evidence: Evidence) -> Consensus:
+    """Predict every item by its models, with what was learned, as if it had no labels and no ground truth."""
+    no_labels = evidence.annotations.select(np.zeros(len(evidence.annotations), dtype=bool))
+    return both.apply(learned, replace(evidence, annotations=no_labels, truth=None))
+
+
 def _method_of(consensus: Consensus) -> ApplicableCombiner:
     if consensus.fit.method in COMBINERS:
         method = combiner_of(consensus.fit)
@@ -103,8 +120,7 @@ def _method_of(consensus: Consensus) -> ApplicableCombiner:
 def _judge(both: ApplicableCombiner, learned: Consensus, evidence: Evidence) -> Judgements:
     """Predict every item with the learned parameters, in arrays that may be changed."""
     annotations = evidence.annotations
-    no_labels = annotations.select(np.zeros(len(annotations), dtype=bool))
-    model = both.apply(learned, replace(evidence, annotations=no_labels, truth=None))
+    model = _alone(both, learned, evidence)
     people = DefaultCombiner().fit(Evidence(annotations, truth=evidence.truth))
     # An annotator unseen by the fit is right as often as P+L expects.
     unseen_jl = accurate_pseudo_counts(annotations.n_classes, annotations.n_options, EXPECTED_ACCURACY)
@@ -246,20 +262,6 @@ def deferral_curve(confidence_n: Floats, alone_n: Floats, both_n: Floats, points
     least = np.append(np.nan, confidence_n[order])[np.ceil(share * n - 1e-9).astype(int)]
     columns = {"share": share, "confidence": least, "accuracy": accuracy, "low": low, "high": high, "skipped": skipped}
     return pd.DataFrame(columns)
-
-
-def can_skip(confidence_n: Floats, right_n: Floats, target: float) -> tuple[int, float]:
-    """Return how many items can skip annotators with a mean accuracy of at least `target`, and their lowest confidence.
-
-    The most certain items skip first. `right_n` (N,) are probabilities that the model's labels are right. The low end
-    of the 95 % interval of their mean must reach the target: few items prove nothing, even if all of them are right.
-    The lowest confidence is NaN if no item can skip.
-    """
-    order, ends = _most_certain_first(confidence_n)
-    total = np.append(0.0, np.cumsum(right_n[order]))[ends]
-    low, _ = wilson(total[1:], ends[1:])
-    many = int(ends[1:][low >= target].max(initial=0))
-    return many, float(confidence_n[order[many - 1]]) if many else float("nan")
 
 
 def _most_certain_first(confidence_n: Floats) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

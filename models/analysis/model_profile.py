@@ -23,13 +23,9 @@ from hitl.models.analysis import complementarity, conditional_information
 from hitl.models.analysis.complementarity import LEAST_KNOWN, Comparison, Judgements, most_probable
 from hitl.models.analysis.conditional_information import SHUFFLES, Judge, a_label, fixed, two_labels
 from hitl.models.analysis.confidence_ratios import Bound, accuracy_bound
-from hitl.models.analysis.proportions import wilson
 
 if TYPE_CHECKING:
     import pandas as pd
-
-TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995)
-"""Target accuracies of the model's labels on items that skip annotators."""
 
 KEYS = {
     "overall": (),
@@ -37,7 +33,6 @@ KEYS = {
     "confidence": ("from", "to"),
     "calibration": ("when", "model", "confidence"),
     "deferral": ("share",),
-    "skips": ("target", "by"),
     "dependence": ("first", "second"),
 }
 """Tables of an account, and the columns that identify their rows."""
@@ -67,7 +62,6 @@ class Account:
         error: calibration error of each model and of the pool ("calibrated"): mean gap between confidence and accuracy,
             in [0, 1].
         deferral: accuracy by the share of items that skip annotators, those the model is most certain of first.
-        skips: items that can skip annotators at each target accuracy; columns as in the function `skips`.
         dependence: conditional mutual information of each pair of judges, given the class.
     """
 
@@ -79,7 +73,6 @@ class Account:
     calibration: pd.DataFrame
     error: Mapping[str, float]
     deferral: pd.DataFrame
-    skips: pd.DataFrame
     dependence: pd.DataFrame
 
     def large_classes(self) -> pd.DataFrame:
@@ -187,7 +180,6 @@ class ModelProfiler:
             calibration,
             error,
             complementarity.deferral_curve(compared.confidence, compared.right("model"), compared.right("both")),
-            skips(compared, judged.model[evidence.predicted].max(axis=1)),
             self._dependence(evidence, truth_nj, items),
         )
 
@@ -237,41 +229,6 @@ def _calibration(
     return pd.concat(frames, ignore_index=True), error
 
 
-def skips(compared: Comparison, confidence_n: Floats) -> pd.DataFrame:
-    """Return two rows per target accuracy: items that skip by the model's confidence, and by the compared labels.
-
-    `confidence_n` (N,): confidence in all predictions of the model. Columns: target; by ("model", "labels"); items that
-    skip and their share; their lowest confidence; their mean confidence (claimed); those of them that are compared,
-    and their accuracy (low, high); accuracy of all compared labels if they skip (overall).
-    """
-    import pandas as pd
-
-    right, both = compared.right("model"), compared.right("both")
-    rows: list[dict[str, object]] = []
-    for target in TARGETS:
-        by_model = complementarity.can_skip(confidence_n, confidence_n, target)
-        by_labels = complementarity.can_skip(compared.confidence, right, target)
-        for by, (_, least) in (("model", by_model), ("labels", by_labels)):
-            certain, skips = confidence_n >= least, compared.confidence >= least  # none if `least` is NaN
-            low, high = wilson(right[skips].sum(), skips.sum())
-            rows.append(
-                {
-                    "target": target,
-                    "by": by,
-                    "items": int(certain.sum()),
-                    "share": _mean(certain),
-                    "confidence": least,
-                    "claimed": _mean(confidence_n[certain]),
-                    "compared": int(skips.sum()),
-                    "accuracy": _mean(right[skips]),
-                    "low": float(low),
-                    "high": float(high),
-                    "overall": _mean(np.where(skips, right, both)),
-                }
-            )
-    return pd.DataFrame(rows)
-
-
 def _figures(account: str, table: str, frame: pd.DataFrame, keys: tuple[str, ...]) -> list[dict[str, object]]:
     """Return a dict per figure of a table, with its interval."""
     ends = {name for name in frame if name in ("low", "high") or str(name).endswith(("_low", "_high"))}
@@ -284,10 +241,6 @@ def _figures(account: str, table: str, frame: pd.DataFrame, keys: tuple[str, ...
             place = {"account": account, "table": table, "row": name, "figure": figure}
             figures.append(place | {"value": row[figure], "low": low, "high": high})
     return figures
-
-
-def _mean(values: Floats | npt.NDArray[np.bool_]) -> float:
-    return float(np.mean(values)) if values.size else float("nan")
 
 
 def _answers(q_nj: Floats) -> Ints:

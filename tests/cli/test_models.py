@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hitl.active.guarantees.skip_list import make_skip_list
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DefaultCombiner
 from hitl.models.analysis.model_profile import ModelProfiler
@@ -64,8 +65,9 @@ def test_the_table_says_who_is_right_where(run: Run, tables: Path) -> None:
     assert classes[0] == "cow"  # which the model does not know
     assert f"at least {account.bound.bound * 100:.1f} %" in out
     assert f"calibrated {account.error['calibrated'] * 100:.1f} %" in out
-    skip = account.skips.to_dict("records")[0]
-    assert f"{skip['items']} ({skip['share'] * 100:.1f} %)" in out
+    skips = make_skip_list(evidence, DefaultCombiner().fit(evidence))
+    assert skips.statement.startswith("Can't tell yet: to be sure that at least 98 % of all 300 labels are right (95 %")
+    assert f"Which items need no annotator? {skips.statement}" in out
     (row,) = [line for line in lines if line.startswith("annotators, net")]
     assert row.split()[2:5] == [
         str(account.items), *(f"{account.dependence[name][0]:.3f}" for name in ("bits", "chance"))
@@ -99,13 +101,34 @@ def test_json_has_everything_and_only_json_values(run: Run, tables: Path) -> Non
         assert account is not None
         assert found[name]["items"] == account.items
         assert found[name]["bound"]["bound"] == pytest.approx(account.bound.bound)
-        for table in ("overall", "classes", "confidence", "calibration", "deferral", "skips", "dependence"):
+        for table in ("overall", "classes", "confidence", "calibration", "deferral", "dependence"):
             frame = getattr(account, table)
             assert len(found[name][table]) == len(frame)
             for row, expected in zip(found[name][table], frame.to_dict("records"), strict=True):
                 for key, value in expected.items():
                     missing = isinstance(value, float) and np.isnan(value)
                     assert row[key] == (None if missing else pytest.approx(value) if key != "class" else value)
+
+
+@pytest.mark.filterwarnings("ignore::hitl.errors.UnmatchedNames")
+def test_gold_items_say_which_items_need_no_annotator(run: Run, tables: Path) -> None:
+    flags = (*FLAGS, "--truth", "truth.csv")
+    code, out, _ = run(*flags, "--error", "10%", "--skip-list", "skip.csv")
+    assert code == 0
+    evidence = evidence_of(tables, truth=True)
+    skips = make_skip_list(evidence, DefaultCombiner().fit(evidence), error=0.1)
+    assert 0 < skips.items < 300
+    assert f"Which items need no annotator? {skips.items} of 300 items ({100 * skips.share:.1f} %)." in out
+    assert "At most 30 of the models' labels on them are wrong (95 % confidence)." in out
+    assert "At least 90 % of all 300 labels are right if annotators label the other items correctly." in out
+    assert "if the 120 gold items were drawn at random from all items and no model has learned from them" in out
+    assert "wrote skip.csv" in out
+    rows = read_table(tables / "skip.csv").to_pylist()
+    assert [row["item"] for row in rows] == skips.labels.item.tolist()
+    assert [row["label"] for row in rows] == skips.labels.label.tolist()
+    found = json.loads(run(*flags, "--error", "0.1", "--json")[1])["skips"]
+    assert found == skips.figures()
+    assert json.loads(run(*flags, "--json")[1])["skips"]["error"] == 0.02
 
 
 def test_everything_is_written_as_one_table(run: Run, tables: Path) -> None:
@@ -115,7 +138,7 @@ def test_everything_is_written_as_one_table(run: Run, tables: Path) -> None:
         assert f"wrote models.{ending}" in out
         rows = read_table(f"models.{ending}").to_pylist()
         assert {row["table"] for row in rows} == {
-            "overall", "classes", "confidence", "calibration", "deferral", "skips", "dependence"
+            "overall", "classes", "confidence", "calibration", "deferral", "dependence"
         }  # fmt: skip
     evidence = evidence_of(tables)
     told = ModelProfiler().fit(evidence, DefaultCombiner().fit(evidence)).expected
@@ -149,6 +172,8 @@ def test_a_saved_consensus_judges(run: Run, tables: Path, monkeypatch: pytest.Mo
         ([*FLAGS, "--method", "pl"], 65, "ground truth of some items"),
         ([*FLAGS, "--method", "pl-em", "--consensus", "c.npz"], 78, "exclude each other"),
         (["models", "--truth", "truth.csv"], 78, "--truth needs an annotations file"),
+        ([*FLAGS, "--error", "0"], 78, "--error 0: expected a share above 0 and below 1, as 2%"),
+        ([*FLAGS, "--skip-list", "net.csv"], 65, "net.csv is named twice"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(run: Run, tables: Path, flags: list[str], code: int, words: str) -> None:

@@ -7,13 +7,12 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 from scipy.stats import multinomial
 
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models import PLEM, DawidSkene, DefaultCombiner
-from hitl.models.analysis.complementarity import Comparison, can_skip, deferral_curve, judge
+from hitl.models.analysis.complementarity import Comparison, deferral_curve, judge
 from hitl.models.analysis.proportions import difference, wilson
 from tests.oracles import crowd
 
@@ -128,32 +127,6 @@ def test_items_of_equal_confidence_are_in_no_order(rng: np.random.Generator) -> 
             for o in permutations((1, 2, 3, 4))
         ]
         assert curve.accuracy[many] == pytest.approx(np.mean(means))
-
-
-def low_end(right: float, total: int) -> float:
-    """Low end of the 95 % interval (Wilson 1927): where right is just not too many for chance."""
-    return float(brentq(lambda p: right - total * p - 1.959964 * np.sqrt(total * p * (1 - p)), 0, right / total - 1e-9))
-
-
-def test_as_many_skip_as_reach_the_target_with_confidence(rng: np.random.Generator) -> None:
-    confidence = np.round(rng.beta(5, 1, 200), 2)
-    judged = np.clip(confidence + rng.normal(0, 0.1, 200), 0, 1)
-    for right, target in product((confidence, judged), (0.5, 0.8, 0.9, 0.97, 0.999)):
-        chosen = [confidence >= least for least in set(confidence)]
-        fitting = [c.sum() for c in chosen if low_end(right[c].sum(), c.sum()) >= target]
-        items, least = can_skip(confidence, right, target)
-        assert items == max(fitting, default=0)
-        if items:
-            assert (confidence >= least).sum() == items
-    assert can_skip(np.zeros(0), np.zeros(0), 0.9)[0] == 0
-
-
-def test_a_hundred_items_do_not_prove_that_99_percent_of_labels_are_right() -> None:
-    """All of them may be right, and thousands skipped by that measure, of which 97 % were right."""
-    confidence = np.linspace(0.5, 1, 100)
-    assert can_skip(confidence, np.ones(100), 0.99)[0] == 0
-    assert can_skip(confidence, np.ones(100), 0.95)[0] == 100
-    assert can_skip(np.linspace(0.5, 1, 400), np.ones(400), 0.99)[0] == 400
 
 
 # -- who judges ----------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadInput
 from hitl.evidence import Evidence
 from hitl.models import PL, PLEM, DefaultCombiner
-from hitl.models.analysis import model_profile
 from hitl.models.analysis.complementarity import judge, most_probable
 from hitl.models.analysis.conditional_information import a_label, conditional_information, dependence, fixed, two_labels
 from hitl.models.analysis.confidence_ratios import accuracy_bound, log_odds
@@ -255,41 +254,6 @@ def test_held_out_truth_measures_without_a_refit(rng: np.random.Generator, monke
         )
 
 
-def test_skips_are_over_all_items_and_judged_by_those_compared(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evidence, truth = told(rng)
-    consensus = PLEM().fit(evidence)
-    monkeypatch.setattr(model_profile, "TARGETS", (0.5, 0.75, 0.9999))
-    found = QUICK.fit(evidence, consensus, truth=truth)
-    judged = judge(evidence, consensus)
-    speaks = ~np.isnan(np.stack([p[:, 0] for p in evidence.probabilities.values()])).all(axis=0)
-    confidence, right = judged.model.max(axis=1), most_probable(judged.model) == truth
-    assert found.measured is not None
-    for row in found.measured.skips.to_dict("records"):
-        if not row["items"]:
-            assert np.isnan([row["confidence"], row["accuracy"]]).all()
-            assert row["overall"] == pytest.approx(found.measured.overall["both"][0])
-            continue
-        skips = speaks & (confidence >= row["confidence"])
-        assert skips.sum() == row["items"]
-        assert confidence[skips].mean() == pytest.approx(row["claimed"])
-        assert row["share"] == pytest.approx(row["items"] / speaks.sum())
-        assert row["accuracy"] == pytest.approx(right[skips & judged.compared].mean())
-        assert row["low"] <= row["accuracy"] <= row["high"]
-        assert row["claimed" if row["by"] == "model" else "accuracy"] >= row["target"]
-        if row["by"] == "labels":
-            inside = confidence[judged.compared], right[judged.compared]
-            many = [
-                (inside[0] >= least).sum()
-                for least in inside[0]
-                if inside[1][inside[0] >= least].mean() >= row["target"]
-            ]
-            assert row["compared"] == max(many)
-        together = np.where(skips, right, consensus.codes == truth)[judged.compared]
-        assert row["overall"] == pytest.approx(together.mean())
-
-
 def test_who_knows_nothing_is_told_apart_from_who_does_not_match(rng: np.random.Generator) -> None:
     evidence, truth = told(rng)
     consensus = PLEM().fit(evidence)
@@ -309,7 +273,6 @@ def test_where_nothing_can_be_compared_there_are_no_numbers(rng: np.random.Gener
     assert found.expected.items == 0
     assert np.isnan(found.expected.overall["both"][0])
     assert np.isnan(found.expected.bound.bound)
-    assert found.expected.skips["items"].max() > 0  # the models say so without anybody's label
 
 
 def test_the_two_accounts_on_real_people(rng: np.random.Generator) -> None:
@@ -325,8 +288,4 @@ def test_the_two_accounts_on_real_people(rng: np.random.Generator) -> None:
     (row,) = found.dependence.to_dict("records")
     assert 0.01 < row["bits"] < 0.037 < 0.05 < row["together"]  # the paper's 0.037 has chance in it
     assert row["p_value"] < 0.05
-    skips = found.skips.set_index(["target", "by"])
-    assert skips.loc[(0.99, "model"), "high"] + 0.01 > 0.99 > skips.loc[(0.99, "model"), "low"]
-    assert skips.loc[(0.99, "labels"), "accuracy"] > skips.loc[(0.99, "labels"), "low"] >= 0.99
-    assert skips.loc[(0.99, "labels"), "share"] > 0.6
     assert found.error["calibrated"] < 0.5 * found.error["resnet-110"]
