@@ -14,9 +14,9 @@ from tests.projects import folder_with_tables
 
 # A first call compiles kernels, and machines are noisy: time is not what these properties are about. The examples are
 # the same in each run, so that one that fails is known to the change that brought it. `--hypothesis-profile=random`, as
-# `make trust` has it, draws others each time.
+# `make trust` has it, draws others each time, and more.
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("hitl", settings.get_profile("random"), derandomize=True)
+settings.register_profile("hitl", settings.get_profile("random"), derandomize=True, max_examples=40)
 settings.load_profile("hitl")
 
 

@@ -172,7 +172,7 @@ def cluster() -> Iterator[Any]:
             yield engine
 
 
-@pytest.mark.parametrize(("method", "name"), CASES[1:7])
+@pytest.mark.parametrize(("method", "name"), [(DefaultCombiner(), "all"), (PLEM(), "all")])
 def test_a_cluster_gives_the_results_of_one_process(
     method: Any, name: str, folder: Path, cluster: Any, tmp_path: Path
 ) -> None:
