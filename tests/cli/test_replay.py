@@ -26,7 +26,7 @@ from hitl.models import DefaultCombiner
 from hitl.tables.read import read_table
 from tests.command_line import Run
 
-FLAGS = ("replay", "annotations.csv", "--truth", "truth.csv", "--seeds", "2", "--workers", "1", "--batch", "30")
+FLAGS = ("replay", "annotations.csv", "--truth", "truth.csv", "--seeds", "2", "--workers", "1", "--batch", "60")
 SIMULATED = ("replay", "--truth", "truth.csv", "--seeds", "1", "--workers", "1", "--batch", "40", "--labels", "120")
 
 
@@ -67,7 +67,7 @@ def test_the_table_says_what_each_needed(run: Run, tables: Path) -> None:
     assert list(told["strategies"]) == ["expected-gain", "evenly", "majority vote, evenly"]
     evidence = evidence_of(tables)
     target = accuracy_of(DefaultCombiner().fit(replace(evidence, truth=None)), evidence) - 1 / 50 - 1e-9
-    tracks = run_trials(Recording(evidence), strategies(30), seeds=2)
+    tracks = run_trials(Recording(evidence), strategies(60), seeds=2)
     needed = {}
     for name, several in tracks.items():
         (row,) = told["strategies"][name]["needed"]
@@ -108,12 +108,12 @@ def test_what_the_named_method_does_not_use_is_told_once(
 
 
 def test_it_says_where_a_project_would_have_ended_and_what_was_true(run: Run, tables: Path) -> None:
-    stop = ("--stop", "0.5", "--gold", "25")
+    stop = ("--stop", "0.5", "--gold", "25", "--seeds", "1")
     code, out, _ = run(*FLAGS, *stop, "--json")
     assert code == 0
     told = json.loads(out)["strategies"]["expected-gain"]["stopped"]
     rule = StopRule(0.5, 25)
-    tracks = run_trials(Recording(evidence_of(tables)), strategies(30, stop=rule), seeds=2)["expected-gain"]
+    tracks = run_trials(Recording(evidence_of(tables)), strategies(60, stop=rule), seeds=1)["expected-gain"]
     assert told == [None if track.stopped is None else asdict(track.stopped) for track in tracks]
     (at, *_) = (one for one in told if one is not None)
     code, out, _ = run(*FLAGS, *stop)
@@ -129,7 +129,7 @@ def test_costs_and_capacities_of_people_count(run: Run, tables: Path) -> None:
     assert code == 0
     evidence = evidence_of(tables)
     crew = Crew(capacity={"ann": 5}, default_capacity=9, cost={"ann": 3.0, "bob": 2.0})
-    tracks = run_trials(Recording(evidence), strategies(30, crew=crew), seeds=2)
+    tracks = run_trials(Recording(evidence), strategies(60, crew=crew), seeds=2)
     told = json.loads(out)["strategies"]
     for name, several in tracks.items():
         assert told[name]["end"] == [
@@ -153,7 +153,7 @@ def test_the_page_the_picture_and_the_steps_hold_the_replays(run: Run, tables: P
     code, out, err = run(*FLAGS, "-o", "page.html", "-o", "page.svg", "-o", "steps.csv", "--target", "0.8")
     assert (code, err) == (0, "")
     assert out.endswith("wrote page.html\nwrote page.svg\nwrote steps.csv\n")
-    tracks = run_trials(Recording(evidence_of(tables)), strategies(30), seeds=2)
+    tracks = run_trials(Recording(evidence_of(tables)), strategies(60), seeds=2)
     steps = read_table(tables / "steps.csv").to_pandas()
     assert list(steps.columns) == ["strategy", "seed", "labels", "cost", "accuracy", "done"]
     for name, several in tracks.items():

@@ -41,6 +41,12 @@ def without_features(evidence: Evidence, rows: Any) -> Evidence:
     return evidence
 
 
+@pytest.fixture(scope="module")
+def learned() -> Consensus:
+    """A fit of 300 items."""
+    return FEW.fit(featured()[0])
+
+
 def test_it_learns_what_features_tell() -> None:
     """Of labeled items more than the labels alone; of items nobody labeled, nearly as much as can be known."""
     evidence, truth = featured(unlabeled=100)
@@ -74,6 +80,7 @@ def test_items_that_nothing_is_said_of_are_judged_as_by_passes_over_all(monkeypa
 # -- batches -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.journey
 def test_batches_come_to_the_same_answer() -> None:
     """The bound within a hundredth of a nat an item, beliefs within a hundredth on average."""
     evidence, truth = featured(1500)
@@ -88,11 +95,9 @@ def test_batches_come_to_the_same_answer() -> None:
 # -- later items, later labels -------------------------------------------------------------------------------
 
 
-def test_items_it_has_not_seen_are_judged_by_their_features() -> None:
-    evidence, _ = featured()
+def test_items_it_has_not_seen_are_judged_by_their_features(learned: Consensus) -> None:
     later, truth = featured(200, seed=1)
     bare = replace(later, annotations=later.annotations.select(np.zeros(len(later.annotations), dtype=bool)))
-    learned = FEW.fit(evidence)
     judged = FEW.apply(learned, bare)
     assert score.accuracy(judged.probabilities, truth) > 0.85
     mean_nj = judged.parameters["latent mean"]
@@ -103,9 +108,8 @@ def test_items_it_has_not_seen_are_judged_by_their_features() -> None:
     assert score.accuracy(with_labels.probabilities, truth) > score.accuracy(judged.probabilities, truth)
 
 
-def test_other_features_are_refused() -> None:
+def test_other_features_are_refused(learned: Consensus) -> None:
     evidence, _ = featured()
-    learned = FEW.fit(evidence)
     assert evidence.features is not None
     with pytest.raises(BadEvidence, match="features: they or their settings differ"):
         FEW.apply(learned, replace(evidence, features=evidence.features[:, :1]))
@@ -113,6 +117,7 @@ def test_other_features_are_refused() -> None:
         FEW.apply(learned, replace(evidence, features=None))
 
 
+@pytest.mark.journey
 def test_a_warm_start_after_ten_labels_costs_a_fifth_and_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     evidence, _ = featured(400)
     a = evidence.annotations

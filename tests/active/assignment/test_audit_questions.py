@@ -157,13 +157,13 @@ def test_an_audit_of_a_done_item_waits_for_its_answer_and_keeps_its_probability(
 def test_the_first_items_of_a_project_are_drawn_as_often_as_is_said(crew: Crew) -> None:
     """Without labels and with features; of 7 items 3."""
     drawn = Counter[int]()
-    for seed in range(400):
+    for seed in range(200):
         names = names_of(seed, 7)
         question = judged([[-1] * 3] * 7, names, features=np.arange(14.0).reshape(7, 2))
         asks = ExpectedGain().plan([question], crew, Budget(open_questions=3)).asks
         assert [ask.probability for ask in asks] == [3 / 7] * 3
         drawn.update(names.index(ask.item) for ask in asks)
-    assert all(abs(drawn[n] / 400 - 3 / 7) < 4 * math.sqrt(12 / 49 / 400) for n in range(7))
+    assert all(abs(drawn[n] / 200 - 3 / 7) < 4 * math.sqrt(12 / 49 / 200) for n in range(7))
 
 
 def test_where_first_items_are_not_alike_their_probability_is_not_known() -> None:

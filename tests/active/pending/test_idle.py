@@ -122,7 +122,7 @@ def test_who_is_away_makes_room_for_whoever_is_there() -> None:
         said = {
             (who, int(n)): int(truth[n]) ^ int(rng.random() > right[who]) for who in right for n in rng.choice(300, 20)
         }
-        for quarter in range(24):
+        for quarter in range(16):
             known = questions(said, range(300))
             plan = next_plan(ExpectedGain(), known, Crew(tuple(right)), budget, plan, 100.0 + quarter * DAY / 4, DAY)
             theirs = [ask for ask in plan.asks if ask.annotator not in gone]

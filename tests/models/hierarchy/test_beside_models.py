@@ -193,8 +193,8 @@ def test_beliefs_are_those_of_shares_labels_and_what_the_pool_says_beside_its_ow
 
 
 @pytest.mark.parametrize("known", [0, 60])
-@pytest.mark.parametrize("labels", [1.2, 2, 5])
-@pytest.mark.parametrize("classes", [2, 4, 8])
+@pytest.mark.parametrize("labels", [1.2, 5])
+@pytest.mark.parametrize("classes", [2, 8])
 def test_a_model_that_says_the_same_of_all_changes_nothing(classes: int, labels: float, known: int) -> None:
     rng = np.random.default_rng([classes, known])
     truth = rng.integers(classes, size=300).astype(np.int32)
@@ -208,8 +208,8 @@ def test_a_model_that_says_the_same_of_all_changes_nothing(classes: int, labels:
     np.testing.assert_allclose(beside.probabilities, alone.probabilities, atol=1e-5)
 
 
-@pytest.mark.parametrize("labels", [1.2, 2, 5])
-@pytest.mark.parametrize("classes", [2, 4, 8])
+@pytest.mark.parametrize("labels", [1.2, 5])
+@pytest.mark.parametrize("classes", [2, 8])
 def test_a_model_that_knows_nothing_costs_next_to_nothing_and_one_that_does_helps(classes: int, labels: float) -> None:
     """Its outputs belong to other items: as sure as one that knows, and never right but by chance.
 

@@ -14,7 +14,6 @@ from hitl.models import DBCC, VBIBCC, registry
 from hitl.models.registry import COMBINERS, chosen, published, with_papers
 from hitl.testing.combiners import FACTS
 from hitl.testing.contract import DoesNotApply
-from tests.compile_kernels import long_in_journeys
 from tests.models.test_combiners_contract import CHEAP, EXEMPT, START
 
 PAPERS = (
@@ -36,7 +35,7 @@ EXEMPT_AS_PRINTED = {
 }
 """(class, fact) -> why it does not hold with the settings of the paper, besides those of the defaults."""
 
-every_paper = pytest.mark.parametrize("name", long_in_journeys(PAPERS))
+every_paper = pytest.mark.parametrize("name", PAPERS)
 
 
 def test_these_methods_have_a_paper() -> None:
@@ -51,7 +50,8 @@ def test_it_says_which_paper_and_sets_nothing_but_settings(name: str) -> None:
     assert (made.paper() == made()) == (name in SAME)
 
 
-@every_paper
+@pytest.mark.journey
+@pytest.mark.parametrize("name", PAPERS)
 @pytest.mark.parametrize("fact", FACTS)
 def test_contract(name: str, fact: str) -> None:
     made = COMBINERS.load(name)

@@ -185,7 +185,7 @@ def question(kind: str) -> Question:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in ("spans", "masks") else pytest.mark.journey) for name in CASES]
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_broken_annotation_is_a_skip_or_an_answer_and_never_an_empty_one(name: str, data: st.DataObject) -> None:
     xml, result = CASES[name]
