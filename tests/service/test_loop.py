@@ -125,14 +125,8 @@ def test_a_restart_keeps_the_times_and_what_was_missed_is_one_run(drive: Drive, 
     assert driven.cycles == 3
 
 
-@pytest.mark.parametrize(
-    ("schedule", "ahead"),
-    [
-        ('every = "15m"', timedelta(minutes=10)),
-        ('every = "15m"', timedelta(days=400)),
-        ('cron = "*/15 * * * *"', timedelta(days=1)),
-    ],
-)
+@pytest.mark.parametrize("schedule", ['every = "15m"', 'cron = "*/15 * * * *"'])
+@pytest.mark.parametrize("ahead", [timedelta(minutes=10), timedelta(days=400)])
 def test_a_clock_that_was_ahead_silences_nothing(
     drive: Drive, clock: Clock, monkeypatch: pytest.MonkeyPatch, schedule: str, ahead: timedelta
 ) -> None:

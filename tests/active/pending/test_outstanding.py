@@ -266,7 +266,7 @@ MOVES = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(MOVES, st.integers(1, 4), st.integers(1, 12))
 def test_whatever_people_do_nothing_is_lost_and_nobody_is_asked_twice(
     moves: list[tuple[str, int, int]], capacity: int, labels: int

@@ -275,6 +275,7 @@ def test_results_do_not_depend_on_workers_seeds_or_company() -> None:
     assert not np.array_equal(first.accuracy, second.accuracy)
 
 
+@pytest.mark.journey
 def test_an_error_in_a_worker_is_the_error() -> None:
     blind = Recording(Evidence(Annotations.from_matrix([[0, 1]])))
     with pytest.raises(BadEvidence, match="no item has ground truth"):
