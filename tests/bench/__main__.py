@@ -28,6 +28,7 @@ NAMES = (
 
 OTHERS = (
     *("honesty.stops", "honesty.policy", "honesty.copies", "scale.many_items", "service.label_studio_pull"),
+    "guarantees.acceptance",
     "papers",
 )
 
