@@ -13,7 +13,7 @@ test of 90 % power (a fixed number of audits, one look at their end), and beside
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from scipy.stats import binom, hypergeom
 from hitl.active.guarantees.audit import OPEN, PROVEN, Audit, Promise
 from hitl.annotations import Floats
 from tests.bench import results
-from tests.bench.guarantees.projects import KINDS, Wrong
+from tests.bench.guarantees.projects import KINDS, Project, Wrong
+from tests.bench.guarantees.public import SETS
 
 SIZES, RATES = (200, 1_000, 10_000, 100_000), (0.001, 0.005, 0.02, 0.1)
 CAP, MOST = 600, 6_000
@@ -84,6 +85,42 @@ def fixed_size(promised: float, true: float, size: int | None = None, power: flo
     return 100_000
 
 
+def public(make: Callable[[], Project], runs: int) -> dict[str, float]:
+    """Return means of the audits of one set, and the share of 4 x `runs` audits that prove one error too few."""
+    doubt, wrong = make()
+    size, rate = len(wrong), float(wrong.mean())
+    row: dict[str, float] = {"labels": size, "wrong": rate}
+    for name in ("without belief", "as is", "mended"):
+        promise = Promise(1.5 * rate, mended=name == "mended")
+        belief = np.full(size, 0.5) if name == "without belief" else doubt
+        row[name] = float(np.mean([until_proven(belief, wrong, promise, str(run), size) for run in range(runs)]))
+    row["of uniform"], row["mended of as is"] = row["as is"] / row["without belief"], row["mended"] / row["as is"]
+    one_less = Promise((wrong.sum() - 0.5) / size, mended=False)
+    cap = min(400, size // 2)
+    row["false"] = float(
+        np.mean([audited(Audit(doubt, one_less, f"f{run}"), wrong, cap).state == PROVEN for run in range(4 * runs)])
+    )
+    return row
+
+
+def public_bars(page: results.Page, rows: Mapping[str, Mapping[str, float]], runs: int) -> None:
+    """Tell the bars of the public sets."""
+    photos = {name: row["of uniform"] for name, row in rows.items() if name.startswith("cifar10h")}
+    crowds = {name: row["of uniform"] for name, row in rows.items() if name not in photos}
+    small = {name: row["mended of as is"] for name, row in rows.items() if row["labels"] < 1_000}
+    page.held(
+        results.at_most_each("audits of those without a belief, photos", photos, 0.6),
+        results.at_most_each("audits of those without a belief, crowds", crowds, 0.95),
+        results.at_most_each("audits of mended labels of those as they are, below 1,000 items", small, 0.8),
+        results.at_most_each(
+            "share of false proofs",
+            {name: row["false"] for name, row in rows.items()},
+            0.05 + 2 * np.sqrt(0.0475 / (4 * runs)),
+            ".4f",
+        ),
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, projects=2_000, runs=100)
     page, figures = results.Page(), dict[str, Any]()
@@ -123,6 +160,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "audits of those without a belief", {kind: rows[kind]["of uniform"] for kind in rows}, 1.2
         ),
     )
+    page.tell(
+        "", "public sets by hitl's default: audits until 1.5 x the true error is proven, and false proofs of less"
+    )
+    figures["public"] = {name: public(make, options.runs) for name, make in SETS.items()}
+    page.tell(*results.table(figures["public"], 3))
+    public_bars(page, figures["public"], options.runs)
     if options.save:
         page.save("certificates", figures, "guarantees.certificates --save")
 
