@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -31,6 +32,9 @@ PARTS = 6
 
 UNIFORM = 0.3
 """Part of the chances that all labels share equally, so that no error can hide where the belief sees none."""
+
+ENOUGH = 50
+"""Number of audits before which a forecast would rest on the belief, which may be wrong by a factor of ten."""
 
 PROVEN, REFUTED, OPEN = "proven", "refuted", "open"
 
@@ -131,6 +135,25 @@ class Claim:
         chance_ts = np.where(self.members, chance_ts, 0.0)
         path = ratio.advance(0, stratum_t, wrong_t, chance_ts, self.mu_cs, *state, self.needed, self.mended)
         self.log_wealth, self.peak = float(path[-1]), max(self.peak, float(path.max()))
+
+    def simulate(self, rng: np.random.Generator) -> int:
+        """Add draws of one possible future until the claim is decided. Return how many it took."""
+        weight_c = np.exp(self.log_weight_c - self.log_weight_c.max())
+        mu_s = self.mu_cs[rng.choice(len(weight_c), p=weight_c / weight_c.sum())]
+        share_s = rng.beta(1 + self.wrong_s, 1 / mu_s - 1 + self.audited_s - self.wrong_s)
+        taken, left = 0, int(self.left_s.sum())
+        while self.state == OPEN and taken < left:
+            chance_s, stratum_t = self.chances(), list[int]()
+            open_s = self.left_s.copy()
+            for _ in range(max(3, (self.audited + taken) // 20)):
+                if open_s.sum():
+                    now_s = chance_s * (open_s > 0)
+                    stratum_t.append(int(rng.choice(len(now_s), p=now_s / now_s.sum())))
+                    open_s[stratum_t[-1]] -= 1
+            wrong_t = rng.random(len(stratum_t)) < share_s[stratum_t]
+            self.add(np.array(stratum_t), wrong_t.astype(np.int64), np.tile(chance_s, (len(stratum_t), 1)))
+            taken += len(stratum_t)
+        return taken if self.state == PROVEN else left
 
     def chances(self) -> Floats:
         """Return (S,) chances of the strata that prove it soonest."""
@@ -238,6 +261,19 @@ class Audit:
         self.wrong += map(bool, wrong)
         for claim in self.claims:
             claim.add(*_arrays(part, wrong))
+
+    def forecast(self, runs: int = 20) -> tuple[int, int, int] | None:
+        """Return how many more audits will prove the claim about all labels: the median, and an 80 % interval.
+
+        Futures are simulated with shares of wrong labels drawn from their posterior. A future that refutes the claim,
+        or audits every label, counts all labels left. None before ENOUGH audits, when it would rest on the belief.
+        """
+        if len(self.wrong) < ENOUGH or self.claims[0].state != OPEN:
+            return None
+        rng, claim = np.random.default_rng(0), self.claims[0]
+        more = [deepcopy(claim).simulate(rng) for _ in range(runs)]
+        low, middle, high = np.quantile(more, [0.1, 0.5, 0.9], method="nearest").tolist()
+        return int(middle), int(low), int(high)
 
     def bound(self, claim: Claim) -> int:
         """Return the number of wrong labels that are left at most, with the confidence of the claim.

@@ -159,7 +159,15 @@ def certify(
     unknown = files.other_answers(document)
     if unknown:
         show.warning(f"answers that are no label of the table count as wrong: {', '.join(unknown[:5])}")
-    data: dict[str, Any] = {"state": state, "findings": [finding.model_dump() for finding in document.findings]}
+    expected = document.audit.forecast()
+    if expected is not None:
+        middle, low, high = expected
+        following = [f"about {middle:,} more audits will prove it (80 % interval {low:,} to {high:,})", *following]
+    data: dict[str, Any] = {
+        "state": state,
+        "forecast": expected,
+        "findings": [finding.model_dump() for finding in document.findings],
+    }
     data |= {"statement": document.statement, "waiting": dict(zip(("first", "second"), waiting, strict=True))}
     show.result(data, [*document.statement, *show.wrote([certificate, output]), *following], as_json)
     raise typer.Exit(EXIT[state])

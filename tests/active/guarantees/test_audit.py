@@ -128,3 +128,20 @@ def test_auditors_who_miss_a_third_prove_falsehoods_unless_it_is_allowed_for() -
             false[missed] += audited(Audit(np.full(1_000, 0.05), promise, str(seed)), seen, 500).state == PROVEN
     assert false[0.0] >= 5
     assert false[0.3] <= 2
+
+
+def test_the_forecast_is_near_the_number_of_audits_that_it_takes() -> None:
+    rng, ratio = np.random.default_rng(5), []
+    for seed in range(12):
+        wrong = rng.random(3_000) < doubts(3_000) / 3
+        audit = audited(Audit(doubts(3_000), Promise(0.03), str(seed)), wrong, 60)
+        expected = audit.forecast()
+        if expected is None:
+            continue
+        middle, low, high = expected
+        assert low <= middle <= high
+        done = len(audit.wrong)
+        ratio.append((len(audited(audit, wrong, 3_000).wrong) - done) / middle)
+    assert len(ratio) >= 6
+    assert 0.5 < np.exp(np.mean(np.log(ratio))) < 2
+    assert Audit(doubts(), Promise(0.02), "a").forecast() is None
