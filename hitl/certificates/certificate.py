@@ -79,6 +79,11 @@ class Terms(_Part):
     seed: str
     groups: str = ""
 
+    @property
+    def promise(self) -> Promise:
+        """What is promised, without how."""
+        return Promise(self.error, self.confidence, self.mended, self.missed)
+
 
 class Batch(_Part):
     """`count` items drawn together at these (S,) chances of the strata. `drawn`: when (ISO 8601)."""
@@ -166,9 +171,10 @@ class Certificate(_Part):
         Raises BadTable if the chances of a batch do not follow from the answers before it.
         """
         terms, labels = self.terms, self.labels
-        promise = Promise(terms.error, terms.confidence, terms.mended, terms.missed)
         groups = labels.groups or None
-        audit = Audit(np.array(labels.doubt), promise, f"{terms.seed} {labels.digest}", groups, recheck=terms.recheck)
+        audit = Audit(
+            np.array(labels.doubt), terms.promise, f"{terms.seed} {labels.digest}", groups, recheck=terms.recheck
+        )
         for number, batch in enumerate(self.batches, start=1):
             if audit.pending or not audit.open_claims:
                 raise BadTable(f"batch {number} was drawn before the answers to the one before it, or after the end")

@@ -18,6 +18,9 @@ from hitl.errors import BadSettings
 if TYPE_CHECKING:
     from hitl.certificates.certificate import Certificate, Labels, Terms
 
+REPLAYS = 100
+"""Number of audits of `--replay`."""
+
 EXIT = {"proven": 0, "refuted": 1, "open": 3}
 """State of the audit -> exit code of `hitl certify`."""
 
@@ -117,6 +120,9 @@ def certify(
     output: Annotated[
         Path | None, opt("Table of labels to write, with the errors that were found corrected.", "--output", "-o")
     ] = None,
+    replay: Annotated[
+        Path | None, opt("With LABELS: only replay 100 audits with this table of true labels: item, label.")
+    ] = None,
     question: OneQuestion = None,
     as_json: Json = False,
     config: Config = HERE,
@@ -130,6 +136,9 @@ def certify(
     from hitl.certificates.certificate import Certificate
     from hitl.certificates.statement import statement
 
+    if replay is not None:
+        _replayed(labels, replay, promised, batch, budget, as_json)
+        return
     before = Certificate.read(certificate) if certificate.exists() else None
     groups = promised.per if before is None else before.terms.groups or None
     with _tables(labels, auditors, groups) if labels else _project(config, question, auditors, groups) as source:
@@ -171,6 +180,24 @@ def certify(
     data |= {"statement": document.statement, "waiting": dict(zip(("first", "second"), waiting, strict=True))}
     show.result(data, [*document.statement, *show.wrote([certificate, output]), *following], as_json)
     raise typer.Exit(EXIT[state])
+
+
+def _replayed(
+    labels: Path | None, truth: Path, promised: Promised, batch: int, budget: int | None, as_json: bool
+) -> None:
+    from dataclasses import asdict
+
+    from hitl.certificates import files
+    from hitl.certificates.replayed import in_words, replayed
+
+    if labels is None:
+        raise BadSettings("--replay: expected a table of labels")
+    audited, _ = files.read_labels(labels, promised.per)
+    known, _ = files.read_labels(truth)
+    promise = promised.terms(False).promise
+    right = dict(zip(known.items, known.labels, strict=True))
+    result = replayed(audited, right, promise, REPLAYS, batch, budget)
+    show.result(asdict(result), in_words(result, promise), as_json)
 
 
 def _drawn(document: Certificate, batch: int, budget: int | None) -> Certificate:

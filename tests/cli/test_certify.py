@@ -246,3 +246,23 @@ def test_what_cannot_be_certified_is_said(run: Run, truth: dict[str, str], argum
     assert code in (2, 65, 78)
     assert message in " ".join(err.replace("│", "").split())
     assert not Path("certificate.json").exists()
+
+
+def test_audits_are_replayed_with_known_truth(run: Run, truth: dict[str, str]) -> None:
+    pd.DataFrame({"item": truth.keys(), "label": truth.values()}).to_csv("truth.csv", index=False)
+    code, out, err = run("certify", "labels.csv", "--error", "4%", "--replay", "truth.csv", "--json")
+    data = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (data["labels"], data["true_error"], data["runs"]) == (ITEMS, 5 / ITEMS, 100)
+    assert data["proven"] > 90
+    assert data["audits"][1] < ITEMS / 2
+    _, out, _ = run("certify", "labels.csv", "--error", "1%", "--as-is", "--replay", "truth.csv", "--budget", "150")
+    assert "1.25% of 400 labels with known truth are wrong; promise: at most 1 %" in out
+    false = int(out.splitlines()[2].split(" of them")[0])
+    assert false <= 8
+    assert not Path("certificate.json").exists()
+    code, _, err = run("certify", "labels.csv", "--error", "4%", "--replay", "labels.csv", "--budget", "5")
+    assert code == 0
+    Path("other.csv").write_text("item,label\nx,cat\n")
+    code, _, err = run("certify", "labels.csv", "--error", "4%", "--replay", "other.csv")
+    assert (code, "none of the labels is of an item whose truth is known" in err) == (65, True)

@@ -35,6 +35,15 @@ def test_a_good_belief_takes_fewer_audits() -> None:
     assert counts["belief"] < 0.85 * counts["none"]
 
 
+def test_mending_takes_fewer_audits() -> None:
+    counts, wrong = Counter[bool](), np.arange(600) % 12 == 0
+    for seed in range(10):
+        for mended in (False, True):
+            audit = Audit(np.where(wrong, 0.4, 0.03), Promise(0.11, mended=mended), str(seed))
+            counts[mended] += len(audited(audit, wrong, 600).wrong)
+    assert counts[True] < 0.9 * counts[False]
+
+
 def test_labels_are_drawn_at_the_chances_of_their_strata_and_alike_within() -> None:
     first = [Audit(doubts(40), Promise(0.1), str(seed)).draw(1)[0] for seed in range(4_000)]
     audit = Audit(doubts(40), Promise(0.1), "")

@@ -1,4 +1,4 @@
-"""An audit on a real Label Studio: drawn, served to the auditor's tab, answered there, certified, verified elsewhere."""
+"""An audit on a real Label Studio: drawn, served in the auditor's tab, answered, certified, verified elsewhere."""
 
 from __future__ import annotations
 
