@@ -126,39 +126,26 @@ def test_a_second_auditor_sees_what_the_first_calls_wrong_and_a_share_of_the_res
     run: Run, truth: dict[str, str]
 ) -> None:
     second = ("--second-answers", "second.csv")
-    run(
-        "certify",
-        "labels.csv",
-        "--error",
-        "3%",
-        "--recheck",
-        "20%",
-        "--batch",
-        "60",
-        "--by",
-        "ann",
-        "--second",
-        "bob",
-        *second,
-    )
+    options = ("--error", "3%", "--recheck", "20%", "--batch", "60", "--by", "ann", "--second", "bob")
+    run("certify", "labels.csv", *options, *second)
     table = pd.read_csv("audit.csv", dtype=str)
     label = pd.read_csv("labels.csv", dtype=str).set_index("item")["label"]
     table["answer"] = table["item"].map(label)
-    alarm = next(item for item in table["item"] if label[item] == truth[item])
-    table.loc[table["item"] == alarm, "answer"] = "horse"  # a false alarm
+    alarms = [item for item in table["item"] if label[item] == truth[item]][:6]
+    table.loc[table["item"].isin(alarms), "answer"] = "horse"
     table.to_csv("audit.csv", index=False)
     code, out, err = run("certify", "labels.csv", *second)
     assert (code, "horse" in err) == (3, True)
     asked = pd.read_csv("second.csv", dtype=str)
-    assert alarm in set(asked["item"])
-    assert 5 <= len(asked) <= 25
+    assert set(alarms) <= set(asked["item"])
+    assert 8 <= len(asked) <= 30
     filled(truth, "second.csv")
     code, out, _ = run("certify", "labels.csv", *second)
     assert "after 60 audited labels" in out
     assert "auditors: ann, bob" in out
     assert "labels that the first called right and a second checked" in out
     found = json.loads(Path("certificate.json").read_text())["findings"][0]["wrong"]
-    assert found == sum(truth[item] != label[item] for item in asked["item"])  # not the false alarm
+    assert found == sum(truth[item] != label[item] for item in asked["item"])  # not the false alarms
     code, _, err = run("certify", "labels.csv")
     assert (code, "expected --second-answers" in err) == (78, True)
 
@@ -183,6 +170,10 @@ def test_an_audit_goes_on_as_it_began_and_within_its_budget(run: Run, truth: dic
     code, out, _ = run("certify", "labels.csv", "--budget", "30", "--json")
     data = json.loads(out)
     assert (code, data["findings"][0]["audited"], data["waiting"]["first"]) == (3, 30, [])
+    table = pd.read_csv("audit.csv", dtype=str)
+    table["answer"] = "?"  # what was counted stays
+    table.to_csv("audit.csv", index=False)
+    assert json.loads(run("certify", "labels.csv", "--budget", "30", "--json")[1])["findings"] == data["findings"]
     code, _, err = run("certify", "labels.csv", "--error", "2%")
     assert code == 78
     assert "--error 0.02: the audit in certificate.json began with 0.01" in err

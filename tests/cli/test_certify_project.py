@@ -91,11 +91,22 @@ def test_an_earlier_answer_of_the_auditor_does_not_count(run: Run, project: Path
     _, out, _ = run("certify", "--by", "ann", "--json")
     assert len(json.loads(out)["waiting"]["first"]) == 60
     answer("ann", {"7": right(8)})  # a table shows only answers that differ
+    run("certify", "--by", "ann")  # before the answer is pulled, which does not ask again
     run("run")
     _, out, _ = run("certify", "--by", "ann", "--json")
     waiting = json.loads(out)["waiting"]["first"]
     assert len(waiting) == 59
     assert "7" not in waiting
+
+
+def test_a_skip_of_the_auditor_counts_as_not_to_be_said(run: Run, project: Path) -> None:
+    run("certify", "--error", "8%", "--by", "eva", "--batch", "60")
+    answer("eva", {"9": ""})
+    run("run")
+    run("certify", "--by", "eva")
+    answers = {one["item"]: one["first"] for one in json.loads(Path("certificate.json").read_text())["answers"]}
+    assert answers["9"] == "?"
+    assert answers["8"] is None
 
 
 @pytest.mark.parametrize(
