@@ -300,7 +300,10 @@ def remaining(metrics: Mapping[str, Any]) -> list[str]:
     """Describe the remaining work, and why some annotators or items get no questions."""
     lines = []
     if metrics.get("stop"):
-        lines.append(f"The project {'is done' if finished(metrics) else 'has stopped'}: {metrics['stop']}.")
+        done = finished(metrics)
+        lines.append(f"The project {'is done' if done else 'has stopped'}: {metrics['stop']}.")
+        if done:
+            lines.append("That rests on what hitl believes. `hitl certify` proves by an audit how many labels are wrong.")
     elif metrics.get("idle"):
         lines.append(f"No questions are sent: {metrics['idle']}.")
     elif metrics.get("forecast"):
