@@ -132,12 +132,14 @@ $(LOWEST)/.ready: pyproject.toml
 
 # What is imported is compiled then: compiling all of it here takes as long as half of the installation.
 # torch and torchvision come in one install from one index: a torch of another build breaks torchvision. pip takes them,
-# which knows the indexes of the machine; uv installs the other packages in a fraction of pip's time.
+# which knows the indexes of the machine. uv installs the other packages in a fraction of pip's time; without it, pip does.
 $(TEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
-	$(TEST)/bin/pip install -q --no-compile torch torchvision uv
-	$(UV) -e '.[label-studio,postgres,gp,vision,service,test]'
-	-$(UV) -e '.[test-deploy]'
+	$(TEST)/bin/pip install -q --no-compile torch torchvision
+	-$(TEST)/bin/pip install -q uv
+	$(UV) -e '.[label-studio,postgres,gp,vision,service,test]' || \
+		$(TEST)/bin/pip install -q --no-compile -e '.[label-studio,postgres,gp,vision,service,test]'
+	-$(UV) -e '.[test-deploy]' || $(TEST)/bin/pip install -q --no-compile -e '.[test-deploy]'
 	-which promtool || (mkdir -p .venv/tools && cd .venv/tools && apt-get download -q prometheus && dpkg -x prometheus_*.deb . \
 		&& mv usr/bin/promtool . && rm -rf prometheus_*.deb usr etc lib var)
 	touch $@
