@@ -303,7 +303,7 @@ def remaining(metrics: Mapping[str, Any]) -> list[str]:
         done = finished(metrics)
         lines.append(f"The project {'is done' if done else 'has stopped'}: {metrics['stop']}.")
         if done:
-            lines.append("That rests on what hitl believes. `hitl certify` proves by an audit how many labels are right.")
+            lines.append("That is what hitl believes; `hitl certify` proves by an audit how many labels are wrong.")
     elif metrics.get("idle"):
         lines.append(f"No questions are sent: {metrics['idle']}.")
     elif metrics.get("forecast"):

@@ -146,7 +146,7 @@ def test_status_says_why_a_project_is_done(folder: Path, store: Store) -> None:
     cycle.run(done, store, Tables(folder), now=NOON)
     said = text(store)
     assert "The project is done: the expected accuracy is" in said
-    assert "That rests on what hitl believes. `hitl certify` proves" in said
+    assert "That is what hitl believes; `hitl certify` proves" in said
     assert "to come" not in said
     assert "outstanding" not in said
 
