@@ -173,6 +173,14 @@ def test_a_few_rows_and_a_share_below_the_limit_go_at_once(tmp_path: Path, store
     pull(store, Tables(tmp_path))
     write(tmp_path, "0,ann,yes", "1,ann,yes")
     assert pull(store, Tables(tmp_path)).deleted == 10
+
+
+def test_items_that_are_put_back_as_they_were_are_there_again(tmp_path: Path, store: Store) -> None:
+    rows = [f"{n},ann,yes" for n in range(12)]
+    for there in (rows, rows[:2], rows, rows[:2], rows):
+        write(tmp_path, *there)
+        pull(store, Tables(tmp_path))
+        assert len(stored(store)) == len(there)
     write(tmp_path, *(f"{n},ann,yes" for n in range(400)))
     pull(store, Tables(tmp_path))
     write(tmp_path, *(f"{n},ann,yes" for n in range(200)))
