@@ -14,6 +14,7 @@ from hitl.cli import (
     certify,
     combine,
     embed,
+    estimate,
     init,
     predict,
     profiles,
@@ -101,7 +102,7 @@ def demo(
 
 PANELS: dict[str, list[Callable[..., None]]] = {
     "Files": [combine.combine, shard.shard, predict.predict, embed.embed, replay.replay],
-    "Guarantees": [certify.certify, certify.verify],
+    "Guarantees": [certify.certify, certify.verify, estimate.estimate],
     "Annotators and models": [profiles.annotators, profiles.models],
     "Project": [
         init.init,

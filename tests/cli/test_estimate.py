@@ -1,0 +1,77 @@
+"""`hitl estimate`: shares from known items, with beliefs about the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.command_line import Run
+
+ITEMS = 2_000
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> pd.DataFrame:
+    """labels.csv with calibrated beliefs; 300 known items in known.csv. Returns labels and truth of all."""
+    rng = np.random.default_rng(0)
+    p_cat = rng.beta(0.3, 0.6, ITEMS).round(4)
+    table = pd.DataFrame({"item": [f"photo{n}" for n in range(ITEMS)]})
+    table["label"] = np.where(p_cat > 0.5, "cat", "dog")
+    table["confidence"] = np.maximum(p_cat, 1 - p_cat)
+    table["p_cat"], table["p_dog"], table["town"] = p_cat, 1 - p_cat, np.where(np.arange(ITEMS) % 4, "a", "b")
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    table["truth"] = np.where(rng.random(ITEMS) < p_cat, "cat", "dog")
+    some = table.sample(300, random_state=3)[["item", "truth"]].rename(columns={"truth": "label"})
+    some.to_csv(tmp_path / "known.csv", index=False)
+    return table
+
+
+def shares(run: Run, *more: str) -> dict[str, dict[str, float]]:
+    code, out, err = run("estimate", "labels.csv", "--truth", "known.csv", "--json", *more)
+    assert (code, err) == (0, "")
+    return {row["share"]: row for row in json.loads(out)["shares"]}
+
+
+def test_shares_are_estimated_with_intervals(run: Run, known: pd.DataFrame) -> None:
+    found = shares(run, "--per", "town")
+    actual = {
+        "labels that are right": (known["label"] == known["truth"]).mean(),
+        "labels that are right, a": (known["label"] == known["truth"])[known["town"] == "a"].mean(),
+        "items of class cat": (known["truth"] == "cat").mean(),
+        "items of class dog": (known["truth"] == "dog").mean(),
+    }
+    for name, share in actual.items():
+        assert found[name]["low"] <= share <= found[name]["high"]
+    assert found["labels that are right"]["known"] == 300
+    assert found["items of class cat"]["high"] - found["items of class cat"]["low"] < 0.085  # .105 without beliefs
+    wider = shares(run, "--confidence", "99%")["items of class cat"]
+    assert wider["low"] < found["items of class cat"]["low"]
+    _, out, _ = run("estimate", "labels.csv", "--truth", "known.csv")
+    assert "Shares with 95 % intervals" in out
+    assert "They hold if the known items were drawn at random" in out
+
+
+def test_few_known_items_have_exact_intervals(run: Run, known: pd.DataFrame) -> None:
+    some = pd.read_csv("known.csv").head(30)
+    some.to_csv("known.csv", index=False)
+    found = shares(run)["labels that are right"]
+    right = int((some["label"] == some["item"].map(known.set_index("item")["label"])).sum())
+    assert (found["known"], found["estimate"]) == (30, pytest.approx(right / 30))
+
+
+def test_what_says_nothing_is_refused(run: Run, known: pd.DataFrame) -> None:
+    Path("other.csv").write_text("item,label\nx,cat\n")
+    code, _, err = run("estimate", "labels.csv", "--truth", "other.csv")
+    assert (code, "none of its items is in labels.csv" in err) == (65, True)
+    table = pd.read_csv("labels.csv")
+    some = pd.read_csv("known.csv").set_index("item")["label"]
+    is_known = table["item"].isin(some.index)
+    table.loc[is_known, "label"] = table.loc[is_known, "item"].map(some)
+    table.loc[is_known, "confidence"] = 1.0
+    table.to_csv("labels.csv", index=False)
+    code, _, err = run("estimate", "labels.csv", "--truth", "known.csv")
+    assert (code, "they were combined with this truth" in err) == (78, True)
