@@ -245,6 +245,8 @@ def test_audits_are_replayed_with_known_truth(run: Run, truth: dict[str, str]) -
     assert "1.25% of 400 labels with known truth are wrong; promise: at most 1 %" in out
     false = int(out.splitlines()[2].split(" of them")[0])
     assert false <= 8
+    _, out, _ = run("certify", "labels.csv", "--error", "1%", "--as-is", "--confidence", "40%", "--replay", "truth.csv")
+    assert 5 <= int(out.splitlines()[2].split(" of them")[0]) <= 75
     assert not Path("certificate.json").exists()
     code, _, err = run("certify", "labels.csv", "--error", "4%", "--replay", "labels.csv", "--budget", "5")
     assert code == 0

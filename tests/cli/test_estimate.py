@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hitl.active.guarantees.intervals import share_of
 from tests.command_line import Run
 
 ITEMS = 2_000
@@ -22,7 +23,11 @@ def known(tmp_path: Path) -> pd.DataFrame:
     table = pd.DataFrame({"item": [f"photo{n}" for n in range(ITEMS)]})
     table["label"] = np.where(p_cat > 0.5, "cat", "dog")
     table["confidence"] = np.maximum(p_cat, 1 - p_cat)
-    table["p_cat"], table["p_dog"], table["town"] = p_cat, 1 - p_cat, np.where(np.arange(ITEMS) % 4, "a", "b")
+    table["p_cat"], table["p_dog"], table["town"] = (
+        p_cat,
+        1 - p_cat,
+        np.where(np.arange(ITEMS) % 2 + (p_cat > 0.8), "a", "b"),
+    )
     table.to_csv(tmp_path / "labels.csv", index=False)
     table["truth"] = np.where(rng.random(ITEMS) < p_cat, "cat", "dog")
     some = table.sample(300, random_state=3)[["item", "truth"]].rename(columns={"truth": "label"})
@@ -47,6 +52,15 @@ def test_shares_are_estimated_with_intervals(run: Run, known: pd.DataFrame) -> N
     for name, share in actual.items():
         assert found[name]["low"] <= share <= found[name]["high"]
     assert found["labels that are right"]["known"] == 300
+    own, some = known[known["town"] == "b"], set(pd.read_csv("known.csv")["item"])
+    drawn = own[own["item"].isin(some)]
+    by_hand = share_of(
+        np.asarray(drawn["label"] == drawn["truth"], float),
+        np.asarray(drawn["confidence"].round(4)),
+        float(own["confidence"].mean()),
+        len(own),
+    )
+    assert found["labels that are right, b"]["estimate"] == pytest.approx(by_hand.share, abs=1e-4)
     assert found["items of class cat"]["high"] - found["items of class cat"]["low"] < 0.085  # .105 without beliefs
     wider = shares(run, "--confidence", "99%")["items of class cat"]
     assert wider["low"] < found["items of class cat"]["low"]

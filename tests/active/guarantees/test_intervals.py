@@ -64,6 +64,8 @@ def test_few_answers_of_a_kind_have_the_exact_interval() -> None:
 
 
 def test_all_items_known_leave_no_doubt() -> None:
+    y_n, f_n = np.repeat([1.0, 0.0], [100, 200]), np.linspace(0, 1, 300)
+    assert share_of(y_n, f_n, 0.5, 400).width < 0.6 * share_of(y_n, f_n, 0.5, 40_000).width
     everything = share_of(np.array([1.0, 0.0] * 100), np.full(200, 0.5), 0.5, 200)
     assert (everything.share, everything.width) == (0.5, 0.0)
     with pytest.raises(ValueError, match="no known items"):
