@@ -6,9 +6,10 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
 
 from hitl.cli import options as flags
 from hitl.cli import show
@@ -18,9 +19,13 @@ from hitl.errors import BadSettings
 
 if TYPE_CHECKING:
     from hitl.models.predictors.inputs import Inputs
+    from hitl.models.predictors.language import LanguageModel
     from hitl.models.predictors.loading import ModelSettings
     from hitl.models.predictors.predictor import Predictor
     from hitl.platform import Progress
+
+OPENAI = "openai:"
+"""Prefix of the names of language models."""
 
 LABEL = "label"
 """Column of the truth. Models must not be trained on it as a feature."""
@@ -74,7 +79,7 @@ class Model:
         str,
         opt(
             "Pickled estimator (.joblib, .pkl; needs --trust), your code as module:callable or file.py:callable, "
-            "torchvision:NAME or timm:NAME.",
+            "torchvision:NAME or timm:NAME; or openai:NAME, a language model at --base-url.",
             "--model",
             "-m",
         ),
@@ -94,6 +99,11 @@ class Model:
     ] = None
     probabilities: Annotated[bool, opt("The torch model returns probabilities, not logits.", "--probabilities")] = False
     device: flags.Device = "auto"
+
+    @property
+    def is_language(self) -> bool:
+        """True for openai:NAME."""
+        return self.model.startswith(OPENAI)
 
     def settings(self) -> ModelSettings:
         """Return the options as settings of the library. Classes may be in a file, one per line."""
@@ -118,10 +128,58 @@ class Folds:
     seed: Annotated[int, opt("With --folds: seed of the split.")] = 0
 
 
+@dataclass(frozen=True)
+class Language:
+    """Options for language models."""
+
+    base_url: Annotated[
+        str | None,
+        opt("With openai:NAME: server that the columns are sent to, such as https://api.openai.com/v1; no other is."),
+    ] = None
+    prompt: Annotated[
+        Path | None,
+        opt("With openai:NAME: Jinja template of the question, which shows item.COLUMN and may set classes."),
+    ] = None
+    samples: Annotated[
+        int, opt("With openai:NAME: samples where log-probabilities and confidence are missing.", min=1)
+    ] = 5
+    concurrency: Annotated[int, opt("With openai:NAME: requests at a time.", min=1)] = 8
+    timeout: Annotated[float, opt("With openai:NAME: seconds that a request may take.", min=0.1)] = 60.0
+    max_tokens: Annotated[int, opt("With openai:NAME: longest reply; models that reason need thousands.", min=1)] = 64
+    price: Annotated[
+        tuple[float, float], opt("With openai:NAME: price of a million input and output tokens, such as 0.15 0.60.")
+    ] = (0.0, 0.0)
+    budget: Annotated[
+        float | None, opt("With --price: stop before a request with which all runs could cost more.", min=0)
+    ] = None
+
+    def predictor(self, model: Model, output: Path) -> LanguageModel:
+        """Return the language model. Its replies are stored beside the output."""
+        from hitl.models.predictors.language import LanguageModel
+        from hitl.models.predictors.replies import Server
+        from hitl.settings.environment import secret
+
+        if self.base_url is None:
+            raise BadSettings(
+                f"predict: --model {model.model} sends the text of items to a server; name it with --base-url, such as "
+                "https://api.openai.com/v1"
+            )
+        if self.budget is not None and max(self.price) <= 0:
+            raise BadSettings("--budget needs --price: of a million input and output tokens, such as 0.15 0.60")
+        key = secret("OPENAI_API_KEY")
+        if key is None:
+            raise BadSettings("environment: OPENAI_API_KEY is not set; for a server without keys, set it to any text")
+        name, limits = model.model.removeprefix(OPENAI), (self.concurrency, self.timeout, self.max_tokens)
+        server = Server(self.base_url, name, key, *limits, self.price, self.budget)
+        replies = output.with_name(f".{output.name}.replies")
+        return LanguageModel(server, replies, model.settings().classes, self.prompt, self.samples)
+
+
 @grouped
 def predict(
     seen: Seen,
     model: Model,
+    language: Language,
     folds: Folds,
     output: Annotated[Path, opt("Table to write: item, p_<class>.", "--output", "-o")],
     batch_size: Annotated[int, opt("Items in memory at once.", min=1)] = 256,
@@ -134,18 +192,24 @@ def predict(
     from hitl.tables.read import column_names
     from hitl.tables.write import require_distinct, require_writable
 
-    _check(seen, folds, model)
+    _check(seen, folds, model, language)
     items = seen.table(output)
     if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(items):
         raise BadSettings(f"predict: {items} has a column {LABEL!r}, which models would be trained on; name --features")
     require_writable(output)
-    read = [items, folds.truth, model.weights, Path(model.model)]
+    read = [items, folds.truth, model.weights, language.prompt, Path(model.model)]
     require_distinct([output], [path for path in read if path])
     columns = names(seen.features) or ()
     inputs = Inputs(items, seen.item, columns, seen.text, seen.image, seen.image_folder, seen.groups)
+    if model.is_language:
+        inputs = replace(inputs, features=columns or (str(seen.text),), text=None, fields=True)
     started, trained = time.monotonic(), None
     with show.progress(as_json) as progress:
-        predictor, digest = _predictor(inputs, model.settings(), folds, batch_size, progress)
+        if model.is_language:
+            predictor: Predictor = language.predictor(model, output)
+            digest = uuid4().hex  # replies are stored one by one; rows without a reply are asked again
+        else:
+            predictor, digest = _predictor(inputs, model.settings(), folds, batch_size, progress)
         if folds.folds:
             trained = time.monotonic() - started
         parts = (__version__, inputs.digest(), digest, tuple(predictor.classes))
@@ -157,6 +221,9 @@ def predict(
     data |= {"written": {"probabilities": str(output)}}
     if trained is not None:
         data["training_seconds"] = trained
+    usage = getattr(predictor, "usage", None)
+    if usage is not None:
+        data["usage"] = asdict(usage)
 
     def lines() -> Iterator[str]:
         for warning in warnings:
@@ -165,9 +232,13 @@ def predict(
             yield f"trained {show.counted((folds.folds or 0) + 1, 'model')} in {trained:.1f} s"
         if summary.resumed:
             yield f"resumed an earlier run: {summary.resumed:,} items had been predicted"
-        silent = f"; {summary.silent:,} items skipped: nothing to predict from" if summary.silent else ""
+        why = "nothing to predict from" if usage is None else "no text or no answer"
+        silent = f"; {summary.silent:,} items skipped: {why}" if summary.silent else ""
         classes = f"({len(predictor.classes)} classes){silent}"
         yield f"predicted {summary.items:,} items {classes}, in {summary.seconds:.1f} s"
+        if usage is not None:
+            tokens = f"{usage.input_tokens:,} input and {usage.output_tokens:,} output tokens"
+            yield f"{usage.replies:,} replies ({usage.stored:,} of earlier runs): {tokens}, cost {usage.cost:.4f}"
         yield from show.wrote([output])
         if seen.project:
             yield f"to use it in every run, add to {seen.config}, in its section [models]:"
@@ -176,7 +247,13 @@ def predict(
     show.result(data, lines(), as_json)
 
 
-def _check(seen: Seen, folds: Folds, model: Model) -> None:
+def _check(seen: Seen, folds: Folds, model: Model, language: Language) -> None:
+    if model.is_language and (seen.image or folds.folds or not (seen.features or seen.text)):
+        raise BadSettings(
+            f"predict: --model {model.model} reads text: name the columns to send with --text or --features"
+        )
+    if language.base_url is not None and not model.is_language:
+        raise BadSettings("predict: --base-url needs --model openai:NAME")
     if (folds.folds is None) != (folds.truth is None):
         raise BadSettings(
             "predict: --folds and --truth need each other: the number of models, and the labels to train on"
@@ -210,6 +287,8 @@ def _predictor(
 
 
 def _warnings(predictor: Predictor) -> list[str]:
+    if isinstance(own := getattr(predictor, "warnings", None), list):
+        return own
     duplicates = getattr(predictor, "duplicates", 0)
     unreadable = getattr(predictor, "unreadable", [])
     if duplicates:

@@ -1,4 +1,4 @@
-"""Read a table of items for a model, in batches. Each row holds numbers, a text or the path of an image.
+"""Read a table of items for a model, in batches. Each row holds numbers, a text, the path of an image, or texts.
 
 Only one batch and the names of the items are in memory at a time.
 """
@@ -19,7 +19,7 @@ from hitl.errors import BadSettings, BadTable
 from hitl.tables.columns import as_text, empty_as_null, require_columns, require_names, vectors
 from hitl.tables.read import batches, column_names, files_of, is_arrow, place_in_file, read_table
 
-Kind = Literal["features", "text", "image"]
+Kind = Literal["features", "text", "image", "fields"]
 NAME_ROWS = 65_536
 """Number of rows per batch when only names or image paths are read."""
 
@@ -32,7 +32,8 @@ class Batch:
         start: row of the first item in the table, from 0.
         items: names of the B items.
         kind: kind of `inputs`.
-        inputs: (B, D) numbers, NaN if missing; or a list of B texts or image paths, None if missing.
+        inputs: (B, D) numbers, NaN if missing; or a list of B texts, image paths or fields (column -> text), None if
+            missing.
         columns: names of the D features, or () if a list column holds several; for a text or image, its one column.
         groups: group of each item, None for items without one.
     """
@@ -68,6 +69,7 @@ class Inputs:
         text, image: the single column of texts, or of image paths, that the model reads instead of features.
         folder: folder that relative image paths start from; None: the folder of the table.
         group: column with the group of each item; None: no groups.
+        fields: True to read the features as texts by the names of their columns, for language models.
     """
 
     path: Path
@@ -77,6 +79,7 @@ class Inputs:
     image: str | None = None
     folder: Path | None = None
     group: str | None = None
+    fields: bool = False
 
     def __post_init__(self) -> None:
         given = [name for name in ("features", "text", "image") if getattr(self, name)]
@@ -86,7 +89,7 @@ class Inputs:
     @property
     def kind(self) -> Kind:
         """Kind of input that the model reads."""
-        return "text" if self.text else "image" if self.image else "features"
+        return "text" if self.text else "image" if self.image else "fields" if self.fields else "features"
 
     def names(self) -> list[str]:
         """Return all item names, in order. Raise BadTable for an empty or repeated name and for an empty table."""
@@ -146,6 +149,9 @@ class Inputs:
             numbers = np.hstack(parts)
             return Batch(first, items, "features", numbers, seen if numbers.shape[1] == len(seen) else (), groups)
         values = _texts(table.column(seen[0]))
+        if self.kind == "fields":
+            rows = zip(*(_texts(table.column(name)) for name in seen), strict=True)
+            values = [dict(zip(seen, row, strict=True)) if any(row) else None for row in rows]
         if self.kind == "image":
             folder = self.folder or (self.path if is_arrow(self.path) and self.path.is_dir() else self.path.parent)
             values = [None if name is None else folder / name for name in values]

@@ -194,7 +194,7 @@ def import_name(name: str, setting: str) -> Any:
     if not place or not attribute:
         raise BadSettings(
             f"{setting} {name!r}: expected a file ({', '.join(PICKLES)}), package.module:callable or file.py:callable, "
-            "torchvision:NAME or timm:NAME"
+            "torchvision:NAME, timm:NAME or openai:NAME"
         )
     thing: Any = _import(place, setting)
     try:

@@ -19,6 +19,7 @@ from hitl.tables.matrices import Array, distributions
 
 SKLEARN = "hitl-toolkit[sklearn]"
 VISION = "hitl-toolkit[vision]"
+LLM = "hitl-toolkit[llm]"
 
 
 class Predictor(Protocol):
