@@ -39,7 +39,10 @@ class Seen:
     project: Annotated[bool, opt("Predict the stored items of the project.", "--project")] = False
     config: Config = HERE
     item: flags.ItemColumn = "item"
-    features: Annotated[str | None, opt("Comma-separated numeric columns; default: all except item and group.")] = None
+    features: Annotated[
+        str | None,
+        opt("Comma-separated columns, numeric except for openai:NAME; default: all except item and group."),
+    ] = None
     text: Annotated[str | None, opt("Column of the text, for models of text.")] = None
     image: Annotated[str | None, opt("Column of the image paths, for models of images.")] = None
     image_folder: flags.ImageFolder = None
@@ -238,7 +241,8 @@ def predict(
         yield f"predicted {summary.items:,} items {classes}, in {summary.seconds:.1f} s"
         if usage is not None:
             tokens = f"{usage.input_tokens:,} input and {usage.output_tokens:,} output tokens"
-            yield f"{usage.replies:,} replies ({usage.stored:,} of earlier runs): {tokens}, cost {usage.cost:.4f}"
+            cost = "" if usage.cost is None else f", cost {usage.cost:.4f}"
+            yield f"{usage.replies:,} replies ({usage.stored:,} of earlier runs): {tokens}{cost}"
         yield from show.wrote([output])
         if seen.project:
             yield f"to use it in every run, add to {seen.config}, in its section [models]:"

@@ -79,14 +79,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Replies and tokens of all runs of one version, and how many replies this run found stored."""
+    """Replies and tokens of all runs of one version, and how many replies this run found stored. No price: no cost."""
 
     version: str
     replies: int
     stored: int
     input_tokens: int
     output_tokens: int
-    cost: float
+    cost: float | None
 
 
 class Unanswered(Exception):
@@ -121,9 +121,10 @@ class Replies:
         self._parameters: dict[str, Any] = {"temperature": 0, "max_tokens": server.max_tokens}
         if alternatives is not None:
             self._parameters |= {"logprobs": True, "top_logprobs": 20}
-        self._lock, self._reserved, self._failures, self._stored = Condition(), 0.0, 0, 0
+        self._lock, self._failures, self._stored = Condition(), 0, 0
+        self._reserved: list[float] = []
         self._fatal: HitlError | None = None
-        self.over_budget = False
+        self._over_budget = False
         self._path = path
         columns = "key PRIMARY KEY, version, item, text, alternatives, input_tokens, output_tokens"
         self._run(f"CREATE TABLE IF NOT EXISTS reply ({columns})")
@@ -133,7 +134,8 @@ class Replies:
     def usage(self) -> Usage:
         """Return the usage of this version, in this run and earlier ones."""
         n_replies, n_input, n_output = self._totals
-        return Usage(self._version, n_replies, self._stored, n_input, n_output, self._server.cost(n_input, n_output))
+        cost = self._server.cost(n_input, n_output) if any(self._server.price) else None
+        return Usage(self._version, n_replies, self._stored, n_input, n_output, cost)
 
     def reply(self, item: str, prompt: str, sample: int) -> Reply | None:
         """Return the stored reply, or ask for one; None beyond the budget.
@@ -168,21 +170,21 @@ class Replies:
         budget = math.inf if self._server.budget is None else self._server.budget
 
         def fits() -> bool:
-            return self._server.cost(*self._totals[1:]) + self._reserved + cost <= budget
+            return self._server.cost(*self._totals[1:]) + sum(self._reserved) + cost <= budget
 
         with self._lock:
-            self._lock.wait_for(lambda: self._fatal or self.over_budget or not self._reserved or fits())
+            self._lock.wait_for(lambda: self._fatal or self._over_budget or not self._reserved or fits())
             if self._fatal is not None:
                 raise self._fatal
-            affordable = not self.over_budget and fits()
-            self.over_budget = not affordable
+            affordable = not self._over_budget and fits()
+            self._over_budget = not affordable
             cost *= affordable
-            self._reserved += cost
+            self._reserved.append(cost)
         try:
             yield affordable
         finally:
             with self._lock:
-                self._reserved = max(self._reserved - cost, 0.0)
+                self._reserved.remove(cost)
                 self._lock.notify_all()
 
     def _ask(self, prompt: str, temperature: int, most: tuple[int, int]) -> Reply:
@@ -200,7 +202,7 @@ class Replies:
             told = isinstance(error, openai.APIError)
             why = hidden(" ".join(str(error).split())[:200]) if told else "its reply is not of the OpenAI protocol"
             with self._lock:
-                if status is not None and (status < 400 or status in FATAL):
+                if status is not None and (300 <= status < 400 or status in FATAL):
                     self._fatal = BadSettings(
                         f"{where} refuses all requests for {self._server.model!r}: {status} {why}"
                     )

@@ -13,12 +13,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 USAGE = (120, 4)
-"""Tokens that each reply claims."""
+"""Input and output tokens that a reply claims, unless it says otherwise."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply: its text, token -> log-probability at its first token (if not None), and a status."""
+    """A reply: its text, token -> log-probability at its first token (if not None), its status, and tokens."""
 
     text: str = "A 90"
     alternatives: dict[str, float] | None = None
@@ -26,6 +26,7 @@ class Answer:
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    usage: tuple[int, int] | None = USAGE
 
 
 @dataclass
@@ -73,7 +74,9 @@ def completion(answer: Answer) -> dict[str, Any]:
         every = [{"token": token, "logprob": value, "bytes": None} for token, value in answer.alternatives.items()]
         content = [{"token": best, "logprob": answer.alternatives[best], "bytes": None, "top_logprobs": every}]
         choice["logprobs"] = {"content": content}
-    usage = dict(zip(("prompt_tokens", "completion_tokens"), USAGE, strict=True)) | {"total_tokens": sum(USAGE)}
+    usage = None
+    if answer.usage is not None:
+        usage = {"prompt_tokens": answer.usage[0], "completion_tokens": answer.usage[1], "total_tokens": 0}
     return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
 
 

@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hitl.errors import BadSettings
 from hitl.models.predictors import replies
+from hitl.models.predictors.inputs import Batch
+from hitl.models.predictors.language import LanguageModel
 from hitl.tables.read import read_table
 from tests.command_line import COMMAND, Run
 from tests.models.predictors.chat_server import USAGE, Answer, Chat, serving
@@ -70,7 +73,7 @@ def test_log_probabilities_of_the_answer(ask: Ask, chat: Chat) -> None:
     expected = [[0.7 / 0.95, 0.2 / 0.95, 0.05 / 0.95], [0.03 / 0.96, 0.9 / 0.96, 0.03 / 0.96]]
     np.testing.assert_allclose(rows(), [*expected, [0.9 / 0.92, 0.01 / 0.92, 0.01 / 0.92]], rtol=1e-12)
     assert data["usage"] | {"version": ""} == {
-        **{"version": "", "replies": 3, "stored": 0, "cost": 0.0},
+        **{"version": "", "replies": 3, "stored": 0, "cost": None},
         **{"input_tokens": 3 * USAGE[0], "output_tokens": 3 * USAGE[1]},
     }
     request = chat.requests[0]
@@ -181,7 +184,8 @@ def test_a_server_that_fails_for_a_while(ask: Ask, chat: Chat, monkeypatch: pyte
 def test_a_server_that_stays_down_stops_the_run(ask: Ask, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replies, "RETRIES", 0)
     texts = [f"t{n}" for n in range(60)]
-    chat.scripts = {text: [Answer(status=503, body="{}")] for text in texts[20:]}
+    down = [[Answer(status=status, body="{}")] for status in (429, 503)]
+    chat.scripts = {text: down[n % 2] for n, text in enumerate(texts) if n >= 20}
     code, _, err = ask(texts, "--concurrency", "2")
     assert code == 69
     assert "the server 127.0.0.1 no longer answers: " in err
@@ -190,6 +194,9 @@ def test_a_server_that_stays_down_stops_the_run(ask: Ask, chat: Chat, monkeypatc
     chat.scripts = {}
     assert ask(texts)[1]["usage"]["stored"] == 20
     assert {chat.asked()[text] for text in texts[:20]} == {1}
+    chat.scripts = {text: down[1] for n, text in enumerate(texts) if n % 2}  # failures in a row count, not all of them
+    code, data, _ = ask(texts, "--concurrency", "1", "--max-tokens", "9")
+    assert (code, data["silent"]) == (0, 30)
 
 
 def test_the_key_is_never_shown_or_stored(ask: Ask, chat: Chat, tmp_path: Path) -> None:
@@ -206,6 +213,10 @@ def test_the_key_is_never_shown_or_stored(ask: Ask, chat: Chat, tmp_path: Path) 
     code, data, more = ask(["echo", "no"])
     assert code == 0
     assert KEY not in err + more + json.dumps(data)
+    model = LanguageModel(replies.Server(chat.url, "m", KEY), tmp_path / "r", ("cat", "dog"))
+    with pytest.raises(BadSettings, match=r"provided: \*\*\*") as raised:
+        model.predict(Batch(0, ["i"], "fields", [{"text": "bad"}]))
+    assert KEY not in str(raised.value)
     assert not [path for path in tmp_path.iterdir() if KEY.encode() in path.read_bytes()]
 
 
@@ -258,6 +269,20 @@ def test_the_budget_is_never_exceeded(ask: Ask, chat: Chat) -> None:
     assert "--budget needs --price" in err
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_requests_in_flight_count_for_the_budget(ask: Ask, chat: Chat, counted: bool) -> None:
+    """Each costs the most that it can, or its server does not count, which is taken for that."""
+    ask(["t0"])
+    most = sum(len(message["content"]) for message in chat.requests[0]["messages"]) + replies.OVERHEAD, 64
+    texts = [f"t{n}" for n in range(1, 10)]
+    chat.scripts = {text: [Answer(usage=most if counted else None, seconds=0.1)] for text in texts}
+    each = (most[0] + 10 * most[1]) / 1e6
+    flags = ["--price", "1", "10", "--budget", str(5.9 * each + 160e-6), "--concurrency", "4"]
+    code, data, _ = ask(["t0", *texts], *flags)
+    assert (code, data["usage"]["replies"]) == (0, 6)
+    assert data["usage"]["cost"] == pytest.approx(5 * each + 160e-6)
+
+
 def test_a_killed_run_pays_for_no_reply_twice(ask: Ask, chat: Chat, tmp_path: Path) -> None:
     texts = [f"t{n}" for n in range(40)]
     ask(texts[:1])
@@ -297,7 +322,8 @@ def test_the_prompt_names_classes_with_guidelines_and_is_a_version(ask: Ask, cha
     flags = ["--prompt", "prompt.j2", "--features", "text,other"]
     first = ask(["one", "two"], *flags, classes=None)[1]
     assert first["classes"] == ["spam", "ham"]
-    system, content = (message["content"] for message in chat.requests[0]["messages"])
+    request = next(request for request in chat.requests if "text: one" in str(request))
+    system, content = (message["content"] for message in request["messages"])
     assert "A: spam (sells something)\nB: ham (all else)\n" in system
     assert content == "Is it spam?\ntext: one\nfrom: secret0"
     ask(["one", "two"], *flags, classes=None)
@@ -308,6 +334,9 @@ def test_the_prompt_names_classes_with_guidelines_and_is_a_version(ask: Ask, cha
     second = ask(["one", "two"], *flags, classes=None)[1]
     assert chat.asked() == {"one": 2, "two": 2, "changed": 1}
     assert (second["usage"]["replies"], second["usage"]["version"] != first["usage"]["version"]) == (2, True)
+    for classes in ("cat,dog", "cat,dog", "cat,owl"):
+        ask(["three"], classes=classes)
+    assert chat.asked()["three"] == 2
 
 
 @pytest.mark.parametrize(
