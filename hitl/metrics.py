@@ -44,7 +44,7 @@ def metrics_of(
     `controls`: question that annotators answer -> positions of its questions; by default all are one.
 
     They are: numbers of items, labels (of all questions), annotators with labels, and done items with reasons; mean
-    confidence; share of labels that agree with the consensus; expected accuracy with its interval; cost so far, and
+    confidence; share of labels that agree with the consensus; believed accuracy; cost so far, and
     whether a price is set; forecast; why the project is done; why questions or annotators are left out; figures per
     model.
     """
@@ -94,7 +94,7 @@ def questions_of(
 
     Its keys: items; done, with reasons; known; stuck, the open items that no one is left to answer, and the unlabeled
     among them; asked, the other open items with a waiting question; below, the items below the target, open or at the
-    label limit; lower, a target that would finish a good part of the stuck ones, and how many; the expected accuracy;
+    label limit; lower, a target that would finish a good part of the stuck ones, and how many; the believed accuracy;
     explanations, sentences where labels alone cannot decide.
     """
     asked_n, named_n = np.zeros((2, len(pool.items)), dtype=bool)
@@ -340,7 +340,7 @@ def without_questions(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def expected_accuracy(question: rules.Judged) -> rules.Expected:
-    """Return the expected accuracy of one question's labels, checked against ground truth if there is enough."""
+    """Return the believed accuracy of one question's labels, checked against ground truth if there is enough."""
     return PoolState.of([question], Budget()).expected
 
 
@@ -351,13 +351,13 @@ TOO_SURE = (
 
 
 def _accuracy(expected: rules.Expected) -> str:
-    if expected.unknowable:
-        return f"Accuracy: can't tell yet. {expected.unknowable}"
+    believed = f"Believed accuracy: {expected} of the labels are right"
     if not expected.checked:
-        return f"Expected accuracy: {expected}, not checked. {expected.unchecked or known_items.too_few(0)}"
+        return f"{believed}. Nothing checks that. {expected.unchecked or known_items.too_few(0)}"
     return (
-        f"Expected accuracy: {expected}, checked on {expected.checked} gold items: from answers alone, "
-        f"{expected.wrong:.0f} of their labels would be wrong ({expected.expected_wrong:.1f} were expected)."
+        f"{believed}. From answers alone, {expected.wrong:.0f} of {expected.checked} gold items would be wrong "
+        f"({expected.expected_wrong:.1f} were expected). If they were drawn at random, {expected.low:.1%} to "
+        f"{expected.high:.1%} of all labels are right (95 % interval)."
     )
 
 

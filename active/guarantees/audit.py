@@ -262,6 +262,15 @@ class Audit:
         for claim in self.claims:
             claim.add(*_arrays(part, wrong))
 
+    def replay(self, wrong_n: npt.NDArray[np.bool_], most: int, batch: int | None = None) -> None:
+        """Answer draws by `wrong_n` (N,), which labels are wrong, until the audit ends or `most` labels are audited.
+
+        Draws are made by `batch`, by default a twentieth of those before.
+        """
+        while self.state == OPEN and len(self.draws) < most:
+            count = max(3, len(self.draws) // 20) if batch is None else batch
+            self.record([bool(wrong_n[draw.item]) for draw in self.draw(min(count, most - len(self.draws)))])
+
     def forecast(self, runs: int = 20) -> tuple[int, int, int] | None:
         """Return how many more audits will prove the claim about all labels: the median, and an 80 % interval.
 

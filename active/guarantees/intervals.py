@@ -46,8 +46,8 @@ class Interval:
         return self.high - self.low
 
 
-def share_of(y_n: Floats, f_n: Floats, mean: float, size: int, confidence: float = 0.95) -> Interval:
-    """Estimate the mean of y over `size` items.
+def share_of(y_n: Floats, f_n: Floats, mean: float, size: float, confidence: float = 0.95) -> Interval:
+    """Estimate the mean of y over `size` items (infinite if the known ones are not among them).
 
     `y_n` (n,) known answers, 0 or 1, of items drawn at random; `f_n` (n,) their proxies; `mean` of the proxy over all.
     Raises ValueError without known items.

@@ -9,8 +9,9 @@ order or not at all (`ResponseModel`). The policy sees outstanding questions in 
 
 A stop rule records where a project with a target accuracy would have ended, and the replay continues after it:
 
-    condition    the lower bound of the accuracy reaches the target (`stopping.rules.reached`)
-    expected     accuracy with its 95 % interval, estimated from the labels and the items with ground truth
+    condition    the labels are believed to reach the target (`stopping.rules.reached`)
+    believed     accuracy that the consensus believes
+    proven       whether an audit of the labels then proves the target
     accuracy     true accuracy of the labels by the recorded truth; items with ground truth count as right
 """
 
@@ -25,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl import score
+from hitl.active.guarantees.audit import PROVEN, Audit, Promise
 from hitl.active.policy import ExpectedGain, Policy
 from hitl.active.replay.answers import AnswerQueue, Answers, RecordedAnswers, ResponseModel, cost_of
 from hitl.active.stopping import rules
@@ -53,20 +55,27 @@ class Stopped:
 
     Attributes:
         labels: number of labels spent, including those of gold items.
-        expected, low, high: expected accuracy, and its 95 % interval.
+        believed: believed accuracy.
         accuracy: true accuracy.
+        audited: number of labels that were audited then.
+        proven: True if the audit proved the target accuracy.
+        mended: true accuracy after the errors that the audit found are corrected.
     """
 
     labels: int
-    expected: float
-    low: float
-    high: float
+    believed: float
     accuracy: float
+    audited: int = 0
+    proven: bool = False
+    mended: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
     """Rule that ends a project at a `target` accuracy, in (0, 1), with `gold` items of known truth from the beginning.
+
+    Labels that are believed to reach the target are then audited: at most `audits` of them, at 95 % confidence, by an
+    auditor who knows the truth.
 
     Example:
         >>> import numpy as np
@@ -81,6 +90,7 @@ class StopRule:
 
     target: float
     gold: int = 0
+    audits: int = 0
 
     def draw_gold(self, recorded: Evidence, rng: np.random.Generator) -> Ints | None:
         """Draw `gold` items with recorded truth. Return (N,) their truth and -1 elsewhere, or None if `gold` is 0.
@@ -123,7 +133,12 @@ class StopRule:
         scored = recorded.known & ~evidence.known
         right = score.accuracy(consensus.probabilities[scored], recorded.truth[scored])
         known_share = float(evidence.known.mean())
-        return Stopped(spent, expected.accuracy, expected.low, expected.high, known_share + (1 - known_share) * right)
+        accuracy = known_share + (1 - known_share) * right
+        wrong = (consensus.codes != recorded.truth)[recorded.known]
+        audit = Audit(1 - consensus.confidence[recorded.known], Promise(1 - self.target), f"replay {spent}")
+        audit.replay(wrong, self.audits)
+        mended = 1.0 - float(wrong.sum() - sum(audit.wrong)) / wrong.size
+        return Stopped(spent, expected.accuracy, accuracy, len(audit.wrong), audit.state == PROVEN, mended)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

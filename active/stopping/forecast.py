@@ -118,7 +118,7 @@ class Forecast:
             text += f" {items} will stay below the target: label limit, or everyone will have answered."
         if not (reaches or self.too_early):
             below = "" if self.target is None else f", below the target of {self.target:.1%}"
-            text += f" Expected accuracy then: {self.accuracy:.1%}{below}."
+            text += f" Believed accuracy then: {self.accuracy:.1%}{below}."
         return text
 
 
@@ -207,7 +207,7 @@ class _Future:
         self.cost_k, self.budget, self.expected = np.array(crew.prices), budget, pool.expected
         self.named = bool(crew.names)
         error = np.where(pool[0][0].known | pool.open, 0.0, pool.error)  # open items are simulated
-        self.settled = error.sum(), (error * (1 - error)).sum(), error.size
+        self.settled = float(error.sum()), error.size
         self.n_draws, self.n_items, self.scale = draws, sample.size, rows.size / sample.size
         self.asked_dn = np.zeros((draws, sample.size), dtype=np.intp)
         self.labels_d, self.cost_d, self.accuracy_d, self.unfinished_d = np.zeros((4, draws))
@@ -247,15 +247,11 @@ class _Future:
 
     def _reached(self) -> npt.NDArray[np.bool_]:
         """Return (D,) True where the target accuracy is reached, and set `accuracy_d`."""
-        errors, variance, size = self.settled
-        error_dn = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0)
-        r = self.expected.ratio, self.expected.ratio_variance, self.expected.level
-        low_d = np.empty(self.n_draws)
-        for d, error_n in enumerate(error_dn):
-            total = errors + self.scale * float(error_n.sum())
-            noise = variance + self.scale * float((error_n * (1 - error_n)).sum())
-            self.accuracy_d[d], low_d[d], _ = rules.interval_of_errors(total, noise, size, *r)
-        return low_d >= (self.budget.target_accuracy or 2.0)
+        errors, size = self.settled
+        error_d = np.mean([1 - belief.confidence_dn for belief in self.beliefs], axis=0).sum(axis=1)
+        self.accuracy_d = 1 - (errors + self.scale * error_d) / size
+        target = self.budget.target_accuracy
+        return np.asarray(1 - self.accuracy_d <= (-1.0 if target is None else self.expected.permitted(target)))
 
     def _answer(self, d: Rows, n: Rows, rng: np.random.Generator) -> None:
         """Simulate the next answers about each of these (draw, item) pairs."""

@@ -1,22 +1,22 @@
 """Check the confidence on items with ground truth, with labels that are predicted without this truth.
 
 The method is fitted again without the truth of the known items that check it, at most MOST_CHECKED. The errors that
-this fit makes on them, and those that it expects on them and on all others, show how many labels are wrong. A fit with
-their truth would use it twice.
+this fit makes on them show how many labels are wrong. A fit with their truth would use it twice.
 
 Known items represent the other items only as far as they are like them, also in their number of labels. So a project
 with a target accuracy asks about known items as about the others (`as_if_unknown`). If they still have more labels than
-the others, they are predicted both from all their labels and from as many as the others have, and the worse result
-counts.
+the others, they are judged by as many as the others have.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from hitl.active.guarantees.intervals import share_of
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.errors import HitlError
@@ -27,17 +27,11 @@ from hitl.models.registry import combiner_of
 
 Rows = npt.NDArray[np.int64]
 
-PRIOR_CHECKED = 4.0
-"""a with known items: number of expected errors that the prior on r is worth (`rules`; docs/benchmarks/stops.txt)."""
-
 LEAST_KNOWN = 20
 """Minimum number of known items to check the confidence. With fewer, the number of errors is mostly chance."""
 
 MOST_CHECKED = 100
 """Maximum number of known items that check the confidence. The fit learns from the truth of the others."""
-
-LEAST_ERRORS = 1e-9
-"""Lower bound of the expected errors in the denominator of a ratio, to avoid division by zero."""
 
 INSTEAD = "Use the method `default`."
 """Advice if a method cannot be checked."""
@@ -49,7 +43,7 @@ class Checked:
 
     Attributes:
         rows: (n,) codes of the items that were used; empty if the confidence could not be checked.
-        wrong, expected_wrong, scale: as in `Expected`.
+        wrong, expected_wrong, low, high: as in `Expected`.
         why: why the confidence could not be checked; empty if it was checked.
         beliefs_nj: (n, J) beliefs about these items from all their labels, without their truth.
     """
@@ -57,7 +51,8 @@ class Checked:
     rows: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     wrong: float = 0.0
     expected_wrong: float = 0.0
-    scale: float = 1.0
+    low: float = 0.0
+    high: float = 1.0
     why: str = ""
     beliefs_nj: Floats = field(default_factory=lambda: np.zeros((0, 1)))
 
@@ -121,17 +116,17 @@ def _without_truth(evidence: Evidence, rows: Rows) -> Evidence:
 
 def _blind(method: ApplicableCombiner, evidence: Evidence, consensus: Consensus, rows: Rows) -> Checked:
     """Check the confidence by a fit without the truth of the known `rows`."""
-    others = ~evidence.known
+    others, truth = ~evidence.known, evidence.truth
+    assert truth is not None
     blind = method.fit(_without_truth(evidence, rows))
-    scale = (1 - blind.confidence[others]).sum() / max((1 - consensus.confidence[others]).sum(), LEAST_ERRORS)
     thinned = method.apply(blind, _with_labels_of_others(evidence, rows, 1 - blind.confidence[rows]))
-    assert evidence.truth is not None
-    errors = [
-        (float((fit.codes[rows] != evidence.truth[rows]).sum()), float((1 - fit.confidence[rows]).sum()))
-        for fit in (blind, thinned)
-    ]
-    wrong, expected_wrong = max(errors, key=lambda e: (PRIOR_CHECKED + e[0]) / (PRIOR_CHECKED + e[1]))
-    return Checked(rows, wrong, expected_wrong, float(scale), "", blind.probabilities[rows])
+    right_n, sure_n = thinned.codes[rows] == truth[rows], thinned.confidence
+    rest = float(sure_n[others].mean()) if others.any() else 1.0
+    share = share_of(right_n.astype(float), sure_n[rows], rest, math.inf)
+    known = 1.0 - float(others.mean())  # their labels are right
+    low, high = (known + (1.0 - known) * end for end in (share.low, share.high))
+    wrong, expected_wrong = float((~right_n).sum()), float((1 - sure_n[rows]).sum())
+    return Checked(rows, wrong, expected_wrong, low, high, "", blind.probabilities[rows])
 
 
 def _with_labels_of_others(evidence: Evidence, rows: Rows, doubt_n: Floats) -> Evidence:

@@ -151,7 +151,7 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def expected(self) -> Expected:
-        """Expected accuracy of the labels."""
+        """Believed accuracy of the labels."""
         return rules.expected_accuracy(self, self.checks)
 
     @cached_property

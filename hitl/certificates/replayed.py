@@ -46,9 +46,7 @@ def replayed(
     groups = [labels.groups[n] for n in known] if labels.groups else None
     audits = [Audit(doubt, promise, f"replay {run}", groups) for run in range(runs)]
     for audit in audits:
-        most = len(known) if budget is None else budget
-        while audit.state == OPEN and len(audit.draws) < most:
-            audit.record([bool(wrong[draw.item]) for draw in audit.draw(min(batch, most - len(audit.draws)))])
+        audit.replay(wrong, len(known) if budget is None else budget, batch)
     proven = [audit for audit in audits if audit.state == PROVEN]
     spent = sorted(len(audit.wrong) for audit in audits)
     return Replayed(

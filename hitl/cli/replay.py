@@ -76,6 +76,9 @@ class Asked:
         opt("Also show where a project with this budget.target_accuracy would have stopped, and how accurate."),
     ] = None
     gold: Annotated[int, opt("With --stop: number of gold items, drawn at random.", min=0)] = 0
+    certify: Annotated[
+        int, opt("With --stop: audit at most so many labels there, to prove the accuracy at 95 %.", min=0)
+    ] = 0
     confidence: Annotated[float, opt("Confidence at which an item is done (budget.target_confidence); 1: never.")] = 1.0
     capacity: Annotated[int | None, opt("Maximum questions per annotator and round.", min=0)] = None
     people: Annotated[Path | None, opt("Table: annotator, cost, capacity.")] = None
@@ -95,7 +98,7 @@ class Asked:
         for name, (is_right, what) in expected.items():
             if not is_right:
                 raise BadSettings(f"--{name} is {getattr(self, name):g}; expected {what}")
-        for name, other in (("gold", "stop"), ("groups", "learn")):
+        for name, other in (("gold", "stop"), ("certify", "stop"), ("groups", "learn")):
             if getattr(self, name) and getattr(self, other) is None:
                 raise BadSettings(f"--{name}: it needs --{other}")
 
@@ -148,7 +151,7 @@ def replay(
         skip=asked.skip,
         learn=asked.learn,
         groups=_near_duplicates(asked.groups, given.item, frozenset(evidence.annotations.items)),
-        stop=None if asked.stop is None else StopRule(asked.stop, asked.gold),
+        stop=None if asked.stop is None else StopRule(asked.stop, asked.gold, asked.certify),
     )
     if asked.target or crowd:  # otherwise `near_all_labels` fits all labels, and warns about unused evidence
         judge = combiner(method)
@@ -298,21 +301,26 @@ def _lines(report: ReplayReport, asked: Asked, tracks: Tracks) -> Iterator[show.
     yield show.frame("Labels until the accuracy is reached for good: median (lowest–highest)", frame, len(frame))
     if asked.stop is None:
         return
-    rows, below = [], []  # per replay: where it would have stopped, the expected accuracy, and the true accuracy
+    rows, below, proofs = [], [], []  # per replay: where it would have stopped, what was believed, proven, and true
     for name, several in tracks.items():
         for rank, at in enumerate(track.stopped for track in several):
             if at is None:
-                rows.append((name, rank, "not reached", "", "", ""))
+                rows.append((name, rank, "not reached", *[""] * 5))
                 continue
             below.append(at.accuracy < asked.stop)
-            claim = f"{at.expected:.1%} ({at.low:.1%} to {at.high:.1%})"
+            proofs += [at.mended < asked.stop] if at.proven else []
             verdict = "below" if below[-1] else "reached"
-            rows.append((name, rank, f"{at.labels:,}", claim, f"{at.accuracy:.1%}", verdict))
-    frame = pd.DataFrame(rows, columns=["strategy", "seed", "labels", "claimed (95 % interval)", "true", "target"])
+            proven = f"{'proven' if at.proven else 'not proven'}, {at.mended:.1%} true"
+            believed = f"{at.believed:.1%}", f"{at.accuracy:.1%}", verdict
+            rows.append((name, rank, f"{at.labels:,}", *believed, f"{at.audited:,}", proven))
+    columns = ["strategy", "seed", "labels", "believed", "true", "target", "audited", "after corrections"]
+    frame = pd.DataFrame(rows, columns=columns).iloc[:, : None if asked.certify else 6]
     gold = f", {show.counted(asked.gold, 'item')} with known answers" if asked.gold else ", no gold items"
     title = f"Where a project with target_accuracy = {asked.stop:g} would have ended{gold}"
     yield show.frame(title, frame, len(frame))
     yield f"{sum(below)} of {show.counted(len(below), 'run')} that would have ended were below the target"
+    if asked.certify:
+        yield f"{sum(proofs)} of {show.counted(len(proofs), 'certificate')} proved what was not true; 5 % may"
 
 
 def _strategies(tracks: Tracks, targets: Sequence[float]) -> dict[str, Any]:

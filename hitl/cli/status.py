@@ -25,7 +25,7 @@ WAITING = {"labels_wanted": "numbers of labels", "add_items": "new items", "gold
 
 
 def words(status: Status) -> list[str]:
-    """Describe the state of a project: stored rows, the last run, expected accuracy, questions, pending operations."""
+    """Describe the state of a project: stored rows, the last run, believed accuracy, questions, pending operations."""
     from hitl.metrics import outlook
     from hitl.status import stored_in_words
 

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.active.stopping.rules import reached
+from hitl.active.stopping.rules import Expected, reached
 from hitl.errors import StoreError
 from hitl.events.bodies import body_of, page_of, sentence
 from hitl.kinds.kind import by_control
@@ -193,12 +193,12 @@ class _RunEvents:
         for question, result in results.items() if target is not None and len(results) > 1 else ():
             expected = expected_accuracy((self.judgement.evidence[question], result))
             assert target is not None
-            if reached(expected, target) or (question in before and expected.sure >= _lost(target)):
-                why[question] = f"the expected accuracy is {expected}, the target {target:.1%}"
-        sure = metrics.get("expected", {}).get("sure", 0.0)
+            if reached(expected, target) or (question in before and reached(expected, _lost(target))):
+                why[question] = f"{expected} of the labels are believed to be right, the target is {target:.1%}"
+        expected = Expected(**metrics["expected"]) if metrics.get("expected") else None
         if self.judgement.plan.stop is not None and metrics.get("reached", True):
             why[""] = self.judgement.plan.stop
-        elif "" in before and target is not None and sure >= _lost(target):
+        elif "" in before and target is not None and expected is not None and reached(expected, _lost(target)):
             why[""] = "it was"
         for question in why.keys() - before:
             data = {"question": question or None, "why": why[question], "url": self.page()}

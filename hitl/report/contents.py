@@ -95,7 +95,7 @@ class Report:
         history: runs so far, oldest first.
         subtitle: a line under the title.
         summary: the state in sentences, and what to do next (`hitl.metrics.Summary`), or None.
-        outlook: expected accuracy and remaining work, a line each.
+        outlook: believed accuracy and remaining work, a line each.
         remaining: lines of `outlook` about the remaining work.
         links: annotator -> URL of the page where they answer.
         command: the command line that wrote the report, if any.

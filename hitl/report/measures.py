@@ -32,16 +32,21 @@ NAMES_SHOWN = 12
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Share of right labels, in [0, 1], with its 95 % interval and its basis in words."""
+    """Share of right labels, in [0, 1], with its 95 % interval (NaN if nothing checks it) and its basis in words."""
 
     value: float
     low: float
     high: float
     basis: str
 
+    @property
+    def account(self) -> str:
+        """Interval, if there is one, and basis, in words."""
+        return self.basis if self.low != self.low else f"95 % interval {self.low:.1%} to {self.high:.1%}; {self.basis}"
+
 
 def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
-    """Return the accuracy measured on `truth` (-1 if unknown), or else the expected accuracy over all items."""
+    """Return the accuracy measured on `truth` (-1 if unknown), or else the believed accuracy over all items."""
     known = truth >= 0
     right, total = int((page.consensus.codes == truth)[known].sum()), int(known.sum())
     if total:
@@ -50,10 +55,10 @@ def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:
     if not page.evidence.annotations.n_items:
         return Accuracy(float("nan"), float("nan"), float("nan"), "there is no item yet")
     expected = expected_accuracy((page.evidence, page.consensus))
-    checked = f"checked on {expected.checked:,} gold items" if expected.checked else "not checked: too few gold items"
-    if expected.unknowable:
-        checked = f"can't tell yet: {expected.unknowable}"
-    return Accuracy(expected.accuracy, expected.low, expected.high, f"expected of all items, {checked}")
+    if not expected.checked:
+        return Accuracy(expected.accuracy, float("nan"), float("nan"), "believed, not checked: too few gold items")
+    basis = f"believed; the interval is that of {expected.checked:,} gold items, if they were drawn at random"
+    return Accuracy(expected.accuracy, expected.low, expected.high, basis)
 
 
 def held_out_truth(page: QuestionPage) -> Ints:

@@ -194,8 +194,7 @@ def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, li
         if np.isnan(accuracy.value):
             stands.append(f"{name}The accuracy is not known: {accuracy.basis}.")
         else:
-            interval = f"95 % interval {accuracy.low * 100:.1f} to {accuracy.high * 100:.1f} %"
-            stands.append(f"{name}Accuracy {accuracy.value * 100:.1f} % ({interval}; {accuracy.basis}).")
+            stands.append(f"{name}Accuracy {accuracy.value * 100:.1f} % ({accuracy.account}).")
         helps.append(name + _helps(question["together"]))
         training.append(name + annotators.who_needs_training(question["crowd"]))
         counts = f"{question['unlabeled']:,} items without an answer, {question['n_contested']:,} contested items."

@@ -26,8 +26,6 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
-from hitl import score
-from hitl.active.stopping.rules import PRIOR_ERRORS, interval_of_errors
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from tests.bench import results
@@ -38,8 +36,6 @@ from tests.bench.honesty.scored import FIGURES, KNOWN, METHODS, TEMPERED, Row, b
 
 LABELS = (*(f"{labels:g}" for labels in THINNED), WHOLE, KNOWN)
 FEWEST = 10
-DOUBTS = (2.0, 4.0, 20.0)
-"""Values of PRIOR_ERRORS that are compared."""
 
 
 def by_set(rows: Sequence[Row]) -> pd.DataFrame:
@@ -160,19 +156,12 @@ def unbeaten(rows: Sequence[Row]) -> list[results.Bar]:
 
 
 def covered(source: Source) -> list[dict[str, float | str]]:
-    """A row for each thinning of a crowd: are the true accuracies in their intervals?"""
+    """A row for each thinning of a crowd: are the annotators' true accuracies in their intervals?"""
     rows: list[dict[str, float | str]] = []
     for labels, evidence in source.tables():
         consensus, known, truth = DefaultCombiner().fit(Evidence(evidence.annotations)), evidence.known, evidence.truth
         assert truth is not None
-        right = score.accuracy(consensus.probabilities[known], truth[known])
         row: dict[str, float | str] = {"kind": source.kind, "labels": labels, "set": source.name}
-        error_n = 1 - consensus.confidence[known]
-        for doubt in DOUBTS:
-            noise = float((error_n * (1 - error_n)).sum())
-            _, low, high = interval_of_errors(float(error_n.sum()), noise, error_n.size, 1.0, 1 / doubt)
-            row[f"in {doubt:g}"] = float(low - 1e-9 <= right <= high + 1e-9)
-            row[f"below {doubt:g}"] = float(right < low)
         row |= {"annotators in": np.nan, "width": np.nan}
         a = evidence.annotations
         n = np.bincount(a.annotator, known[a.item], a.n_annotators)
@@ -191,12 +180,8 @@ def covered(source: Source) -> list[dict[str, float | str]]:
 def table_of_intervals(rows: Sequence[dict[str, float | str]]) -> list[str]:
     """Lines: kinds x labels, means over the sets of the means over seeds."""
     means = pd.DataFrame(rows).groupby(["kind", "labels", "set"]).mean()
-    lines = ["", f"share of intervals that hold the truth, by PRIOR_ERRORS (it is {PRIOR_ERRORS:g}); truth below them"]
-    lines += results.table(means.groupby(["kind", "labels"]).mean(), 2)
-    if REAL in means.index:
-        every = means.loc[REAL].mean()
-        lines.append("all real tables: " + "; ".join(f"in {doubt:g} {every[f'in {doubt:g}']:.3f}" for doubt in DOUBTS))
-    return lines
+    lines = ["", "share of annotators' intervals that hold the truth, and their width / the exact ones'"]
+    return [*lines, *results.table(means.groupby(["kind", "labels"]).mean(), 2)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

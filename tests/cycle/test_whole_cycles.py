@@ -235,9 +235,9 @@ def test_metrics_say_where_the_project_stands(folder: Path, store: Store) -> Non
     assert metrics["cost"] == 9 * 0.5 + 18 * 2.0
     assert sum(metrics["reasons"].values()) == metrics["done"]
     expected = rules.expected_accuracy([(judgement.evidence["label"], judgement.results["label"])])
-    assert metrics["expected"]["low"] == expected.low < metrics["expected"]["accuracy"]
+    assert metrics["expected"]["accuracy"] == expected.accuracy
     assert metrics["forecast"]["labels"] > 0
-    assert [line.split()[0] for line in outlook(metrics)][:2] == ["Expected", "Spent:"]
+    assert [line.split()[0] for line in outlook(metrics)][:2] == ["Believed", "Spent:"]
 
 
 def test_why_a_cycle_failed_is_kept_until_one_does_not(folder: Path, store: Store) -> None:

@@ -147,8 +147,9 @@ def test_what_cannot_be_made_fails_no_cycle(
 def test_the_end_of_the_project_is_told_once_and_again_after_it_was_lost(store: Store, telling: Telling) -> None:
     settings = telling(URL, budget={"target_accuracy": 0.95})
 
-    def at(stop: str | None, low: float) -> list[str]:
-        judgement = Judgement({}, {}, Plan(stop=stop), {"items": 9, "expected": {"sure": low}})
+    def at(stop: str | None, accuracy: float) -> list[str]:
+        known = {"accuracy": accuracy, "checked": 100}
+        judgement = Judgement({}, {}, Plan(stop=stop), {"items": 9, "expected": known})
         return [one["data"]["why"] for one in record(settings, store, judgement)]
 
     assert at(None, 0.90) == []
@@ -166,9 +167,7 @@ def test_each_of_several_questions_reaches_its_target_once(
 ) -> None:
     settings = telling(URL, budget={"target_accuracy": 0.95})
     low = {"a": 0.90, "b": 0.96}
-    monkeypatch.setattr(
-        build_events, "expected_accuracy", lambda pair: Expected(0.97, low[pair[0]], 0.99, sure=low[pair[0]])
-    )
+    monkeypatch.setattr(build_events, "expected_accuracy", lambda pair: Expected(low[pair[0]], 100))
     nothing: Any = {"a": "a", "b": "b"}
     monkeypatch.setattr(build_events, "newly_drifted", lambda *given: ([], {}))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hitl.active import Replay, StopRule
 from hitl.active.replay.replay import Track
+from hitl.active.stopping.rules import Expected
 from hitl.annotations import Annotations
 from hitl.crew import Budget
 from hitl.evidence import Evidence
@@ -14,20 +17,41 @@ from hitl.models import DefaultCombiner
 from hitl.testing import crowd
 from tests.bench.honesty.crowds import part
 from tests.bench.honesty.finished import annotators, compared, to_done
-from tests.bench.honesty.stops import INTERVAL, UNKNOWABLE, Row, Step, Watched, bars, ended, judged, summary
+from tests.bench.honesty.stops import Row, Step, Watched, bars, ended, judged, summary
+
+WRONG = np.arange(100) < 20
+
+
+def step(labels: int, believed: float, accuracy: float, others: float) -> Step:
+    """Of 100 labels 20 are wrong where the accuracy is .80, and so on; the doubt says nothing."""
+    wrong = np.arange(100) >= round(100 * accuracy)
+    return Step(labels, Expected(believed, 100), accuracy, others, np.full(100, 0.1), wrong)
+
 
 STEPS = [
-    Step(0, 0.5, 0.3, False, 0.50, 0.50),
-    Step(10, 0.95, 0.91, True, 0.92, 0.91),  # reached, but labels cannot tell
-    Step(20, 0.96, 0.90, False, 0.89, 0.88),
-    Step(30, 0.97, 0.93, False, 0.93, 0.92),
-    Step(40, 0.98, 0.94, False, 0.94, 0.93),
+    step(0, 0.5, 0.50, 0.50),
+    step(10, 0.89, 0.92, 0.91),  # there, and lost again
+    step(20, 0.96, 0.89, 0.88),
+    step(30, 0.97, 0.93, 0.92),
+    step(40, 0.98, 0.94, 0.93),
 ]
 
 
-def test_a_stop_is_the_first_step_that_reaches_the_target_where_labels_can_tell() -> None:
+def test_a_stop_is_the_first_step_that_is_believed_to_reach_the_target() -> None:
     row = ended(STEPS, 0.90)
-    assert (row["labels"], row["claimed"], row["true"], row["why"]) == (20, 0.96, 0.89, None)
+    assert (row["labels"], row["believed"], row["true"]) == (20, 0.96, 0.89)
+    assert ended(STEPS[:2], 0.95)["labels"] is None
+    half = [replace(one, expected=Expected(one.expected.accuracy)) for one in STEPS]
+    assert ended(half, 0.96)["labels"] == 40
+
+
+def test_what_is_proven_there_is_true_after_corrections() -> None:
+    row = ended(STEPS, 0.90)
+    assert row["proven"]
+    assert 11 <= row["audits"] <= 100
+    assert not row["false"]
+    none = ended([replace(STEPS[2], wrong=WRONG)], 0.90)
+    assert not none["proven"] or not none["false"]
 
 
 def test_the_oracle_stops_where_the_target_is_not_lost_again() -> None:
@@ -35,12 +59,6 @@ def test_the_oracle_stops_where_the_target_is_not_lost_again() -> None:
     assert ended(STEPS, 0.50)["oracle"] == 0
     assert ended(STEPS, 0.93)["oracle"] == 40
     assert ended(STEPS, 0.95)["oracle"] is None
-
-
-def test_why_it_never_stops() -> None:
-    assert ended(STEPS, 0.95)["why"] == INTERVAL
-    assert ended(STEPS[:2], 0.95)["why"] == UNKNOWABLE
-    assert ended(STEPS[:2], 0.95)["labels"] is None
 
 
 def rows() -> list[Row]:
@@ -53,18 +71,19 @@ def rows() -> list[Row]:
 
 def test_runs_are_counted() -> None:
     found = summary(judged(rows()))
-    assert (found["runs"], found["stopped"], found["below"], found["share"]) == (6, 2, 1, 0.5)
-    assert found["short"] == pytest.approx(0.01)
-    assert found["reachable"] == 4  # .80 and .90 on each
-    assert (found[f"never, {UNKNOWABLE}"], found[f"never, {INTERVAL}"]) == (2, 0)
-    assert found["ratio"] == pytest.approx((20 / 10 + 20 / 30) / 2)
+    assert (found["runs"], found["stopped"], found["below"]) == (6, 4, 2)
+    assert found["short"] == pytest.approx(0.06)
+    assert (found["reachable"], found["never"]) == (4, 1)  # .80 and .90 on each
+    assert found["ratio"] == pytest.approx((1 + 20 / 30 + 1) / 3)
 
 
-def test_a_bar_fails_where_too_many_stops_are_below_the_target() -> None:
+def test_a_bar_fails_where_too_much_is_falsely_proven() -> None:
     held = {what: ok for what, _, ok in bars(judged(rows()))}
-    assert held["30 gold items, all crowds: at most 5% of the stops (+ 2 standard errors) below the target"] is False
-    assert held["30 gold items: at most 1.5 x the labels of the oracle, in the mean of the runs where both stop"]
-    assert not held["30 gold items: at most 1.5 x the labels of the oracle, in each run where the oracle stops"]
+    name = "30 gold items, real crowds: at most 5% of the stops (+ 2 standard errors) falsely proven"
+    assert held[name]
+    assert held["30 gold items: at most 1.6 x the labels of the oracle, in the median where both stop"]
+    lies = [row | {"proven": True, "false": True} if row["labels"] else row for row in rows()]
+    assert not {what: ok for what, _, ok in bars(judged(lies))}[name]
 
 
 @pytest.mark.journey
@@ -81,7 +100,7 @@ def test_one_watched_replay_stops_where_replays_with_each_target_do() -> None:
             assert row["labels"] is None
             continue
         stops += 1
-        assert (row["labels"], row["claimed"]) == (there.labels, there.expected)
+        assert (row["labels"], row["believed"]) == (there.labels, there.believed)
         assert row["true"] == pytest.approx(there.accuracy)
     assert stops >= 2
 

@@ -43,7 +43,7 @@ HELP = {
     "project_confidence": "Mean confidence of the labels at the last run, 0 to 1.",
     "project_agreement": "Agreement of annotators at the last run, 0 to 1.",
     "project_cost": "Cost of all labels at the last run, in the unit of crew.cost.",
-    "project_expected_accuracy": "Share of labels expected to be right at the last run, 0 to 1.",
+    "project_expected_accuracy": "Share of labels believed to be right at the last run, 0 to 1.",
     "project_failed": "1 if the last run failed, else 0.",
     "project_cycle": "Number of the last recorded run.",
     "project_cycle_timestamp_seconds": "Time of the last recorded run, in seconds since 1970.",

@@ -111,7 +111,7 @@ class QuestionView(_Prepared):
 
     @cached_property
     def expected(self) -> Expected | None:
-        """Expected accuracy of the labels; None without items."""
+        """Believed accuracy of the labels; None without items."""
         return expected_accuracy((self.evidence, self.consensus)) if len(self.consensus.items) else None
 
     @cached_property

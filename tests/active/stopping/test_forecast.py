@@ -183,7 +183,7 @@ def test_it_says_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = forecast([(evidence, DawidSkene().fit(evidence))], Crew(), Budget(target_confidence=0.999))
     assert plain.caution is None
     assert early.high / early.low > untold.high / untold.low > plain.high / plain.low
-    monkeypatch.setattr(PoolState, "expected", rules.Expected(0.9, 0.88, 0.92, 100, 20.0, 5.0))
+    monkeypatch.setattr(PoolState, "expected", rules.Expected(0.9, 100, 20.0, 5.0))
     doubtful = forecast([(evidence, DawidSkene().fit(evidence))], Crew(), Budget(target_confidence=0.999))
     assert doubtful.caution is not None
     assert "20 of 100 gold items would be wrong where 5 were expected" in doubtful.caution

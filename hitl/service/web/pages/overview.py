@@ -48,7 +48,7 @@ def projects(request: Request, caller: Annotated[Caller, Depends(requires(Role.V
 
 @router.get("/projects/{project}", summary="How a project stands", responses=PAGE)
 def overview(visit: Viewing) -> Response:
-    """Show items done, expected accuracy, open questions, cost and history."""
+    """Show items done, believed accuracy, open questions, cost and history."""
     snapshot = visit.snapshot
     status = status_of(snapshot.settings, visit.one.store, stored=snapshot.counts)
     history = [Cycle(each.number, each.recorded_at, shares(each.metrics)) for each in snapshot.cycles]
@@ -163,9 +163,6 @@ def _question(view: QuestionView) -> dict[str, Any]:
         "changed": int((view.changed > CHANGED).sum()),
         "confidence": float(consensus.confidence.mean()) if len(consensus.items) else None,
         "expected_accuracy": None if expected is None else expected.accuracy,
-        "expected_low": None if expected is None else expected.low,
-        "expected_high": None if expected is None else expected.high,
-        "unknowable": None if expected is None else expected.unknowable,
     }
 
 
