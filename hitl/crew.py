@@ -107,6 +107,8 @@ class Budget:
         value_per_label: value of one more item with a right label, in the unit of `Crew.cost`; questions that cost more
             than their expected benefit are not asked. None: no such limit.
 
+        accepted: item -> label that needs no annotator; the item is done while the consensus says the same.
+
     Example:
         >>> from hitl import Budget
         >>> Budget(open_questions=50, target_confidence=0.9).max_labels
@@ -120,6 +122,7 @@ class Budget:
     cost: float = math.inf
     target_accuracy: float | None = None
     value_per_label: float | None = None
+    accepted: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.target_confidence) and 0 < self.target_confidence <= 1):

@@ -312,6 +312,8 @@ def judge(
     evidence = project.stored_evidence(settings, store, questions)
     results = project.combined(settings, evidence, progress)
     crew, budget, chosen = crew or project.crew_of(settings, store), project.budget_of(settings), settings.policy
+    if budget.accepted and len(evidence) > 1:
+        raise BadSettings("budget.accept: the project has several questions; expected one")
     pool = PoolState.of([(evidence[name], results[name]) for name in evidence], budget)
     now, expire = time.time() if now is None else now, settings.crew.expire_hours * HOUR
     last = without_rework(store.plan(settings.name))

@@ -3,7 +3,8 @@
     revision    number of pages that changed stored data (`Store.revision`)
     combine     settings of the consensus; versions of hitl and of the consensus format
     settings    all settings, including those in the environment
-    files       size and modification time of the files named in the settings: probabilities, features, graph, user code
+    files       size and modification time of the files named in the settings: probabilities, features, graph, accepted
+                labels, user code
     trainings   the last training of the model of `[learn]`, per question
     sent_back   items sent back to annotators
     people      annotators who can be asked, if the platform can list them
@@ -130,7 +131,13 @@ def stored_results(
 
 
 def _stamps(settings: Settings) -> Iterator[str]:
-    named = [*settings.models.values(), settings.graph.file, settings.features.file, settings.features.weights]
+    named = [
+        *settings.models.values(),
+        settings.graph.file,
+        settings.features.file,
+        settings.features.weights,
+        settings.budget.accept,
+    ]
     methods = [own.method for own in (settings.combine, *settings.combine.questions.values())]
     names = (*methods, settings.features.model, settings.learn.model)
     code = [name.rpartition(":")[0] for name in names if name]

@@ -387,8 +387,10 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
 def budget_of(settings: Settings) -> Budget:
     """Build the budget from the settings."""
     from hitl.crew import Budget
+    from hitl.tables.read import read_labels
 
-    return Budget(**settings.budget.model_dump())
+    accepted = read_labels(Path(settings.budget.accept)) if settings.budget.accept else {}
+    return Budget(**settings.budget.model_dump(exclude={"accept"}), accepted=accepted)
 
 
 def lease_seconds(connector: Connector) -> float:

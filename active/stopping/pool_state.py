@@ -29,7 +29,7 @@ class PoolState(tuple[Judged, ...]):
     """Q questions about the same N items, and their state by the budget's rules for items.
 
     Attributes:
-        budget: rules for items (`target_confidence`, `min_labels`, `max_labels`); the other fields are not used.
+        budget: rules for items (`target_confidence`, `min_labels`, `max_labels`, `accepted`).
 
     Example:
         >>> from hitl import Budget, Evidence
@@ -72,7 +72,7 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def states(self) -> npt.NDArray[np.int8]:
-        """(Q, N) state of each question about each item: OPEN, KNOWN, CONFIDENT or LIMIT (`rules`)."""
+        """(Q, N) state of each question about each item: OPEN, or why it is done (`rules`)."""
         return np.stack([rules.item_states(*question, self.budget) for question in self])
 
     @cached_property
@@ -183,5 +183,5 @@ class PoolState(tuple[Judged, ...]):
         return f"{consensus.classes[consensus.codes[item]]} at {consensus.confidence[item]:.0%} after {count}"
 
 
-def _rules(budget: Budget) -> tuple[float, int, int]:
-    return budget.target_confidence, budget.min_labels, budget.max_labels
+def _rules(budget: Budget) -> tuple[object, ...]:
+    return budget.target_confidence, budget.min_labels, budget.max_labels, budget.accepted

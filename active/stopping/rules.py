@@ -1,14 +1,13 @@
 """Rules that decide when an item and the project are done.
 
-An item is done when its truth is known, when its confidence reaches the target (and it has `min_labels` labels), or
-when it has `max_labels` labels.
+An item is done when its truth is known, when its confidence reaches the target (and it has `min_labels` labels), when
+it has `max_labels` labels, or when its label is accepted without annotators (`active.guarantees.skip_list`).
 
-A project is done when every item is done, when the labels are believed to reach the target accuracy, or when no answer
-is worth its cost any more. The label of an item of unknown truth is wrong with probability 1 - confidence, so the mean
-of these probabilities is the believed error e. With a target accuracy a, the project stops
+A project is done when every item is done, when the labels are believed to reach the target accuracy a, or when no
+answer is worth its cost any more. The label of an item of unknown truth is wrong with probability 1 - confidence, so
+the mean of these probabilities is the believed error e. The target counts as reached if
 
-    with known items that check the belief (`known_items`), when    e <= 1 - a   and at most 1 - a of these are wrong
-    without, when                                                   e <= MARGIN (1 - a)
+    e <= MARGIN (1 - a)    and of the known items that check the belief (`known_items`), at most 1 - a are wrong
 
 Such a stop is a belief and no promise: annotators who err together are believed too. docs/benchmarks/stops.txt has how
 often it is wrong. A certificate (`active.guarantees`) is what proves the accuracy, by answers of an auditor.
@@ -35,14 +34,19 @@ if TYPE_CHECKING:
 
 Judged = tuple[Evidence, Consensus]
 
-OPEN, KNOWN, CONFIDENT, LIMIT = 0, 1, 2, 3
-REASONS = {KNOWN: "ground truth is known", CONFIDENT: "confidence reached the target", LIMIT: "label limit reached"}
+OPEN, KNOWN, CONFIDENT, LIMIT, ACCEPTED = 0, 1, 2, 3, 4
+REASONS = {
+    KNOWN: "ground truth is known",
+    CONFIDENT: "confidence reached the target",
+    LIMIT: "label limit reached",
+    ACCEPTED: "accepted without annotators",
+}
 
 TINY = 1e-12
 """Rounding that a comparison with a target allows for."""
 
 MARGIN = 0.5
-"""Share of the permitted errors that may be believed at a stop that no known items check.
+"""Share of the permitted errors that may be believed at a stop; the others are for what the belief does not see.
 
 A certificate of 95 % takes some 220 audits where half of the permitted errors are there, and many more where all are.
 """
@@ -76,24 +80,26 @@ class Expected:
     def permitted(self, target: float) -> float:
         """Return the believed error, in [0, 1], at which a project with this target accuracy stops.
 
-        Where known items contradict the belief, it has to fall as far as the share of them that is wrong.
+        Where more known items are wrong than the target permits, the belief has to fall as far as they do.
         """
         error = 1.0 - target
-        if not self.checked:
-            return MARGIN * error
-        share = self.wrong / self.checked
-        return error if share <= error + TINY else (1.0 - self.accuracy) * error / share
+        excess = self.wrong / max(self.checked * error, TINY)
+        return MARGIN * error if excess <= 1 + TINY else min(MARGIN * error, (1.0 - self.accuracy) / excess)
 
     def __str__(self) -> str:
         return f"{self.accuracy:.1%}"
 
 
 def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt.NDArray[np.int8]:
-    """Return (N,) OPEN, or why the item is done: KNOWN, CONFIDENT (with at least `min_labels` labels), or LIMIT."""
+    """Return (N,) OPEN, or why the item is done: CONFIDENT (with at least `min_labels` labels), a key of `REASONS`."""
     labels = evidence.annotations.labels_per_item
     state = np.full(len(labels), OPEN, dtype=np.int8)
     state[labels >= budget.max_labels] = LIMIT
     state[(consensus.confidence >= budget.target_confidence) & (labels >= budget.min_labels)] = CONFIDENT
+    if budget.accepted:
+        labels = map(consensus.classes.__getitem__, consensus.codes.tolist())
+        pairs = zip(consensus.items, labels, strict=True)
+        state[[budget.accepted.get(str(item)) == str(label) for item, label in pairs]] = ACCEPTED
     state[evidence.known] = KNOWN
     return state
 

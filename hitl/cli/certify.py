@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 REPLAYS = 100
 """Number of audits of `--replay`."""
 
+CERTIFICATE = "certificate.json"
 EXIT = {"proven": 0, "refuted": 1, "open": 3}
 """State of the audit -> exit code of `hitl certify`."""
 
@@ -116,7 +117,7 @@ def certify(
     ] = None,
     batch: Annotated[int, opt("Number of items to draw at a time.", min=1)] = 25,
     budget: Annotated[int | None, opt("Number of items to audit at most.", min=1)] = None,
-    certificate: Annotated[Path, opt("Certificate to write, and to go on with.")] = Path("certificate.json"),
+    certificate: Annotated[Path, opt("Certificate to write, and to go on with.")] = Path(CERTIFICATE),
     output: Annotated[
         Path | None, opt("Table of labels to write, with the errors that were found corrected.", "--output", "-o")
     ] = None,
@@ -168,18 +169,21 @@ def certify(
     unknown = files.other_answers(document)
     if unknown:
         show.warning(f"answers that are no label of the table count as wrong: {', '.join(unknown[:5])}")
-    expected = document.audit.forecast()
-    if expected is not None:
-        middle, low, high = expected
-        following = [f"about {middle:,} more audits will prove it (80 % interval {low:,} to {high:,})", *following]
-    data: dict[str, Any] = {
-        "state": state,
-        "forecast": expected,
-        "findings": [finding.model_dump() for finding in document.findings],
-    }
-    data |= {"statement": document.statement, "waiting": dict(zip(("first", "second"), waiting, strict=True))}
-    show.result(data, [*document.statement, *show.wrote([certificate, output]), *following], as_json)
+    data, ahead = in_brief(document)
+    data |= {"findings": [finding.model_dump() for finding in document.findings]}
+    data |= {"waiting": dict(zip(("first", "second"), waiting, strict=True))}
+    show.result(data, [*document.statement, *show.wrote([certificate, output]), *ahead, *following], as_json)
     raise typer.Exit(EXIT[state])
+
+
+def in_brief(document: Certificate) -> tuple[dict[str, Any], list[str]]:
+    """Return state, statement and forecast for --json, and the forecast in words (before 50 audits there is none)."""
+    expected = document.audit.forecast()
+    data = {"state": document.audit.state, "statement": document.statement, "forecast": expected}
+    if expected is None:
+        return data, []
+    middle, low, high = expected
+    return data, [f"about {middle:,} more audits will prove it (80 % interval {low:,} to {high:,})"]
 
 
 def _replayed(

@@ -101,12 +101,22 @@ def audit(
 
 def status(config: Config = HERE, as_json: Json = False) -> None:
     """Show the state of the project: what is done, what is missing, and what was not pushed yet."""
+    from hitl.certificates.certificate import Certificate
+    from hitl.cli.certify import CERTIFICATE, in_brief
     from hitl.cli.status import words
     from hitl.status import status_of
 
     with stored(config) as (settings, store):
         now = status_of(settings, store)
-    show.result(show.without_passwords(now.as_json()), words(now), as_json)
+    data, lines = show.without_passwords(now.as_json()), words(now)
+    if (path := config.parent / CERTIFICATE).exists():
+        try:
+            document = Certificate.read(path)
+            data["certificate"], ahead = in_brief(document)
+            lines += [f"Certificate: {document.statement[0]}.", *(f"  {line}." for line in ahead)]
+        except HitlError as error:
+            lines.append(f"Certificate: {error}")
+    show.result(data, lines, as_json)
 
 
 def learn(config: Config = HERE, as_json: Json = False) -> None:

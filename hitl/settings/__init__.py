@@ -120,12 +120,17 @@ class BudgetSettings(Section):
     cost: float = Field(default=math.inf, ge=0)
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
     value_per_label: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    accept: Text | None = None
 
     @model_validator(mode="after")
     def _can_be_done(self) -> BudgetSettings:
         if self.min_labels > self.max_labels:
             raise ValueError(f"min_labels {self.min_labels} is above max_labels {self.max_labels}")
         return self
+
+    def within(self, folder: Path) -> BudgetSettings:
+        """Return the settings with the path of `accept` resolved against this folder."""
+        return self if self.accept is None else self.model_copy(update={"accept": str(folder / self.accept)})
 
 
 class CrewSettings(Section):
@@ -369,6 +374,7 @@ class Settings(FromFile):
             "features": self.features.within(folder),
             "graph": graph.within(folder),
             "combine": self.combine.within(folder),
+            "budget": self.budget.within(folder),
             "learn": self.learn.model_copy(update={"model": learned}),
         }
         return self.model_copy(update=sections)

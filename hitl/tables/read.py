@@ -21,7 +21,7 @@ import pyarrow as pa
 from hitl.errors import BadTable, HitlError
 from hitl.tables import columnar, parsers
 from hitl.tables.columnar import COPIES, bytes_of
-from hitl.tables.columns import FILE, Place, require_columns, row_number, with_names
+from hitl.tables.columns import FILE, Place, require_columns, require_names, row_number, with_names
 from hitl.tables.limits import require_fit, require_harmless, require_shape
 from hitl.tables.memory import memory_limit, require_memory
 from hitl.tables.write import FORMATS, restored, suffix_of
@@ -225,3 +225,11 @@ def _lines(file: Path) -> Iterator[int]:
             yield from (number for number, _ in parsers.json_lines(file))
         case "xlsx":
             yield from parsers.excel_lines(file)
+
+
+def read_labels(path: Path) -> dict[str, str]:
+    """Return item -> label of a table with these columns. Raises BadTable if an item is missing or appears twice."""
+    table = read_table(path, ["item", "label"])
+    require_columns(table, ["item", "label"], str(path))
+    items = require_names(table.column("item").to_pylist(), "item", str(path))
+    return dict(zip(items, map(str, table.column("label").to_pylist()), strict=True))

@@ -59,6 +59,7 @@ def test_an_audit_is_asked_on_the_platform_and_proven(run: Run, project: Path) -
     )
     assert (code, err) == (3, "")
     assert "next: `hitl run` asks eva about 20 items" in out
+    assert "Certificate: not proven after 0 audited labels" in run("status")[1]
     for _ in range(20):
         assert run("run")[0] == 0
         for who in ("eva", "ann"):
@@ -73,6 +74,13 @@ def test_an_audit_is_asked_on_the_platform_and_proven(run: Run, project: Path) -
     document = json.loads(Path("certificate.json").read_text())
     assert document["auditors"] == ["eva", "ann"]
     assert "auditors: eva, ann" in out
+    assert "Certificate: proven after" in run("status")[1]
+    assert json.loads(run("status", "--json")[1])["certificate"]["state"] == "proven"
+    text = Path("certificate.json").read_text()
+    Path("certificate.json").write_text(text[: len(text) // 2])
+    code, out, _ = run("status")
+    assert (code, "certificate.json: not a certificate" in out) == (0, True)
+    Path("certificate.json").write_text(text)
     wrong = [one["item"] for one in document["answers"] if one["second"] not in (None, _label(document, one["item"]))]
     assert len(wrong) >= 1
     assert {int(item) % 20 for item in wrong} <= {3}

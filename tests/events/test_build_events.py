@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hitl import cycle
+from hitl.active.stopping import rules
 from hitl.active.stopping.rules import Expected
 from hitl.annotations import Annotations
 from hitl.connectors.tables import Tables
@@ -148,7 +149,7 @@ def test_the_end_of_the_project_is_told_once_and_again_after_it_was_lost(store: 
     settings = telling(URL, budget={"target_accuracy": 0.95})
 
     def at(stop: str | None, accuracy: float) -> list[str]:
-        known = {"accuracy": accuracy, "checked": 100}
+        known = {"accuracy": 1 - rules.MARGIN * (1 - accuracy)}  # believed to reach just this
         judgement = Judgement({}, {}, Plan(stop=stop), {"items": 9, "expected": known})
         return [one["data"]["why"] for one in record(settings, store, judgement)]
 
@@ -167,7 +168,7 @@ def test_each_of_several_questions_reaches_its_target_once(
 ) -> None:
     settings = telling(URL, budget={"target_accuracy": 0.95})
     low = {"a": 0.90, "b": 0.96}
-    monkeypatch.setattr(build_events, "expected_accuracy", lambda pair: Expected(low[pair[0]], 100))
+    monkeypatch.setattr(build_events, "expected_accuracy", lambda pair: Expected(1 - rules.MARGIN * (1 - low[pair[0]])))
     nothing: Any = {"a": "a", "b": "b"}
     monkeypatch.setattr(build_events, "newly_drifted", lambda *given: ([], {}))
 

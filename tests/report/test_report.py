@@ -228,7 +228,7 @@ def test_the_verdict_comes_first_with_one_accuracy_and_a_table_of_contents():
     assert "It is too early to forecast the number of answers to go." in found.text
     places = {a.get("id") for _, a in found.tags}
     assert {(a["href"] or "")[1:] for tag, a in found.tags if tag == "a"} <= places
-    assert "expected accuracy" not in found.text
+    assert "believed accuracy" not in found.text
 
 
 # -- safety ----------------------------------------------------------------------------------------------------

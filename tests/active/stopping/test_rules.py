@@ -114,7 +114,7 @@ def test_known_items_are_judged_by_as_many_labels_as_the_others_have() -> None:
     assert found.wrong > 6
 
 
-def test_a_belief_that_nothing_checks_may_use_half_of_the_permitted_errors() -> None:
+def test_the_belief_may_use_half_of_the_permitted_errors() -> None:
     question = believed(two(np.full(400, 0.94)), np.zeros((400, 3), int).tolist())
     for target, ends in ((0.88, True), (0.8801, False), (0.94, False)):
         why = stop(question, Crew(), Budget(target_accuracy=target))
@@ -123,19 +123,18 @@ def test_a_belief_that_nothing_checks_may_use_half_of_the_permitted_errors() -> 
             assert why == "94.0% of the labels are believed to be right (target: 88.0%)"
 
 
-def test_a_checked_belief_may_use_all_and_known_items_have_to_agree() -> None:
+def test_known_items_may_use_all_of_them_and_no_more() -> None:
     for wrong, reaches in ((5, True), (6, False)):
-        found = rules.Expected(0.95, 100, wrong=float(wrong))
-        assert rules.reached(found, 0.95) is reaches
-    assert rules.reached(rules.Expected(0.95, 100, wrong=0.0), 0.95)
-    assert not rules.reached(rules.Expected(0.949, 100, wrong=0.0), 0.95)
+        assert rules.reached(rules.Expected(0.98, 100, wrong=float(wrong)), 0.95) is reaches
+    assert not rules.reached(rules.Expected(0.97, 100, wrong=0.0), 0.95)
+    assert rules.reached(rules.Expected(1.0, 100, wrong=0.0), 1.0)
+    assert not rules.reached(rules.Expected(0.99, 100, wrong=1.0), 1.0)
 
 
 def test_where_known_items_contradict_the_belief_has_to_fall_as_far_as_they_do() -> None:
-    found = rules.Expected(0.96, 100, wrong=10.0)
-    assert found.permitted(0.95) == pytest.approx(0.04 / 2)
-    assert not rules.reached(found, 0.95)
-    assert rules.reached(found, 0.9)
+    found = rules.Expected(0.98, 100, wrong=10.0)
+    assert found.permitted(0.95) == pytest.approx(0.02 / 2)
+    assert found.permitted(0.8) == pytest.approx(0.1)
 
 
 def test_every_item_done_ends_the_project() -> None:
@@ -144,6 +143,14 @@ def test_every_item_done_ends_the_project() -> None:
     assert len(PoolState.of([question], Budget()).done) == 2
     assert stop(question, Crew(), Budget(target_confidence=0.98)) is None
     assert [one.item for one in PoolState.of([question], Budget(target_confidence=0.98)).done] == [0]
+
+
+def test_accepted_labels_are_done_where_the_consensus_says_the_same() -> None:
+    question = believed(two(np.array([0.7, 0.7, 0.3, 0.99])), truth=[-1, 0, -1, -1])
+    pool = PoolState.of([question], Budget(accepted={"0": "0", "1": "0", "2": "0", "9": "0"}))
+    assert pool.states.tolist() == [[rules.ACCEPTED, rules.KNOWN, rules.OPEN, rules.CONFIDENT]]
+    assert dict(zip(pool.done.items, pool.done.why, strict=True))[0] == "accepted without annotators"
+    assert PoolState.of(pool, Budget()).states.tolist() == [[rules.OPEN, rules.KNOWN, rules.OPEN, rules.CONFIDENT]]
 
 
 # -- what answers are worth ----------------------------------------------------------------------------------

@@ -72,6 +72,6 @@ def test_a_cycle_has_a_page_of_its_own(served: Served) -> None:
     figures = {row["figure"]: row["value"] for row in served.json(page)["rows"]}
     assert figures["labels"] == cycle["labels"] == 27
     assert figures["models.net.agrees"] == pytest.approx(4 / 9)
-    assert "xpected accuracy" in Links(served.html(page)).text
+    assert "elieved accuracy" in Links(served.html(page)).text
     for number, status in (("2", 404), ("0", 404), ("x", 422)):
         assert served.client.get(f"/projects/p/runs/{number}?format=json").status_code == status
