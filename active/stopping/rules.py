@@ -97,8 +97,7 @@ def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt
     state[labels >= budget.max_labels] = LIMIT
     state[(consensus.confidence >= budget.target_confidence) & (labels >= budget.min_labels)] = CONFIDENT
     if budget.accepted:
-        labels = map(consensus.classes.__getitem__, consensus.codes.tolist())
-        pairs = zip(consensus.items, labels, strict=True)
+        pairs = zip(consensus.items, map(consensus.classes.__getitem__, consensus.codes.tolist()), strict=True)
         state[[budget.accepted.get(str(item)) == str(label) for item, label in pairs]] = ACCEPTED
     state[evidence.known] = KNOWN
     return state

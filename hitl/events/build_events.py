@@ -195,10 +195,10 @@ class _RunEvents:
             assert target is not None
             if reached(expected, target) or (question in before and reached(expected, _lost(target))):
                 why[question] = f"{expected} of the labels are believed to be right, the target is {target:.1%}"
-        expected = Expected(**metrics["expected"]) if metrics.get("expected") else None
+        whole = Expected(**metrics["expected"]) if metrics.get("expected") else None
         if self.judgement.plan.stop is not None and metrics.get("reached", True):
             why[""] = self.judgement.plan.stop
-        elif "" in before and target is not None and expected is not None and reached(expected, _lost(target)):
+        elif "" in before and target is not None and whole is not None and reached(whole, _lost(target)):
             why[""] = "it was"
         for question in why.keys() - before:
             data = {"question": question or None, "why": why[question], "url": self.page()}
