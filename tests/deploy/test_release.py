@@ -55,9 +55,29 @@ def test_the_wheel_works_in_an_environment_of_its_own(dist: tuple[Path, Path], t
     assert "<html" in (tmp_path / "report.html").read_text()
 
 
-def run(folder: Path, *words: str | Path) -> str:
+@pytest.mark.journey
+def test_a_certificate_is_verified_where_there_are_but_the_wheel_and_two_files(
+    dist: tuple[Path, Path], tmp_path: Path
+) -> None:
+    hitl = [files.installed(dist[1], tmp_path / "venv") / "python", "-I", tmp_path / "venv" / "bin" / "hitl"]
+    labels = {str(n): "cat" if n % 2 else "dog" for n in range(9)}
+    table = "item,label\n" + "".join(f"{item},{label}\n" for item, label in labels.items())
+    (tmp_path / "labels.csv").write_text(table)
+    run(tmp_path, *hitl, "certify", "labels.csv", "--error", "20%", "--by", "eva", code=3)
+    (tmp_path / "audit.csv").write_text(table.replace("label", "answer"))  # all are drawn
+    run(tmp_path, *hitl, "certify", "labels.csv")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("certificate.json", "labels.csv"):
+        (elsewhere / name).write_bytes((tmp_path / name).read_bytes())
+    assert "all 9 labels are as certified" in run(elsewhere, *hitl, "verify", "certificate.json", "labels.csv")
+    (elsewhere / "labels.csv").write_text(table.replace("4,dog", "4,cat"))
+    assert "4: dog is now cat" in run(elsewhere, *hitl, "verify", "certificate.json", "labels.csv", code=1)
+
+
+def run(folder: Path, *words: str | Path, code: int = 0) -> str:
     done = subprocess.run([str(word) for word in words], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 
 
