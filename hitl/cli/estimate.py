@@ -23,6 +23,9 @@ def estimate(
     per: Annotated[
         str | None, opt("Estimate it for each class too (label), or for each value of another column.")
     ] = None,
+    other: Annotated[
+        Path | None, opt("Other labels of the same items, as of another model: how much more often is LABELS right?")
+    ] = None,
     confidence: Annotated[float | None, share("Confidence of the intervals; default 95%.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -33,7 +36,7 @@ def estimate(
     import pandas as pd
 
     from hitl.certificates.files import read_labels
-    from hitl.certificates.shares import estimated
+    from hitl.certificates.shares import difference, estimated
     from hitl.tables.read import read_table
 
     audited, _ = read_labels(labels, per)
@@ -43,6 +46,8 @@ def estimate(
     found = estimated(audited, right, _probabilities(read_table(labels, ["item", "label"])), sure)
     if not found:
         raise BadTable(f"{truth}: none of its items is in {labels}; expected the same names of items")
+    if other is not None:
+        found.append((f"right in {labels}, less in {other}", difference(audited, read_labels(other)[0], right, sure)))
     rows = [
         {"share": what, "known": one.known, "estimate": one.share, "low": one.low, "high": one.high}
         for what, one in found

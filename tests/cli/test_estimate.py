@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from hitl.active.guarantees.intervals import share_of
+from hitl.certificates.certificate import Labels
+from hitl.certificates.shares import difference
 from tests.command_line import Run
 
 ITEMS = 2_000
@@ -67,6 +69,43 @@ def test_shares_are_estimated_with_intervals(run: Run, known: pd.DataFrame) -> N
     _, out, _ = run("estimate", "labels.csv", "--truth", "known.csv")
     assert "Shares with 95 % intervals" in out
     assert "They hold if the known items were drawn at random" in out
+
+
+def test_the_difference_of_two_models_has_an_interval(run: Run, known: pd.DataFrame) -> None:
+    rng = np.random.default_rng(1)
+    flipped = np.where(rng.random(ITEMS) < 0.15, np.where(known["label"] == "cat", "dog", "cat"), known["label"])
+    pd.DataFrame({"item": known["item"], "label": flipped}).sample(frac=1, random_state=0).to_csv("other.csv")
+    actual = (known["label"] == known["truth"]).mean() - (flipped == known["truth"]).mean()
+    found = shares(run, "--other", "other.csv")["right in labels.csv, less in other.csv"]
+    assert 0 < found["low"] <= actual <= found["high"] < 0.3
+    assert found["known"] == 300
+    same = shares(run, "--other", "labels.csv")["right in labels.csv, less in labels.csv"]
+    assert same["estimate"] == 0
+    assert same["low"] == pytest.approx(-same["high"])
+    assert same["high"] < 0.02
+    pd.DataFrame({"item": ["x"], "label": ["cat"]}).to_csv("other.csv", index=False)
+    code, _, err = run("estimate", "labels.csv", "--truth", "known.csv", "--other", "other.csv")
+    assert (code != 0, "no known item has a label in both tables" in err) == (True, True)
+
+
+@pytest.mark.parametrize("known", [30, 200])
+def test_the_interval_of_a_difference_covers_whatever_is_believed(known: int) -> None:
+    """Beliefs that say nothing, and labels that are wrong together."""
+    rng, held = np.random.default_rng(known), 0
+    truth = rng.integers(2, size=1000)
+    hard = rng.random(1000) < 0.3
+    first, second = (np.where(hard & (rng.random(1000) < share), 1 - truth, truth) for share in (0.4, 0.7))
+    actual = (first == truth).mean() - (second == truth).mean()
+    names = tuple(map(str, range(1000)))
+    made = [
+        Labels(items=names, labels=tuple(map(str, one)), doubt=tuple(rng.random(1000).round(4)), groups=())
+        for one in (first, second)
+    ]
+    for _ in range(200):
+        drawn = rng.choice(1000, known, replace=False)
+        interval = difference(made[0], made[1], {names[n]: str(truth[n]) for n in drawn}, 0.95)
+        held += interval.low <= actual <= interval.high
+    assert held >= 200 * 0.95 - 2 * np.sqrt(200 * 0.95 * 0.05)
 
 
 def test_few_known_items_have_exact_intervals(run: Run, known: pd.DataFrame) -> None:
