@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hitl.active.pending.outstanding import next_plan as next_plan
     from hitl.active.policy import ExpectedGain as ExpectedGain
     from hitl.active.policy import Policy as Policy
+    from hitl.active.pool_state import PoolState as PoolState
     from hitl.active.replay.answers import ResponseModel as ResponseModel
     from hitl.active.replay.baselines import Evenly as Evenly
     from hitl.active.replay.baselines import Randomly as Randomly
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from hitl.active.replay.replay import ReplayResult as ReplayResult
     from hitl.active.replay.replay import StopRule as StopRule
     from hitl.active.replay.simulated_annotators import Group as Group
-    from hitl.active.stopping.pool_state import PoolState as PoolState
     from hitl.active.stopping.rules import expected_accuracy as expected_accuracy
 else:
     __getattr__, __dir__, __all__ = lazy(__name__)

@@ -13,7 +13,7 @@ annotators to equally good known ones. r_k in [0, 1] is the part of the work tha
     anyone   if the crew has no names: the most valuable items for an average annotator
     check    a share `gold_share` of the questions is about items with ground truth       (`assignment.gold_and_audits`)
     audit    a share `audit_share` of the questions is about items drawn at random     (`assignment.gold_and_audits`)
-    done     an item is done if confidence >= target, or at the label limit            (`stopping.pool_state`)
+    done     an item is done if confidence >= target, or at the label limit            (`pool_state`)
     worth    if a right label has a price, ask only what is worth its cost             (`value_of_information`)
 
 With several questions per item (multi-label) the gains add up, and an item is done when all its questions are.
@@ -34,7 +34,7 @@ from hitl.active.assignment.assign import Pair
 from hitl.active.assignment.batch import Choice, answerable, that_pay
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_and_audits import AUDIT, CHECK, audits, checks, checks_due, draw
-from hitl.active.stopping.pool_state import PoolState, Rows
+from hitl.active.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Floats
 from hitl.consensus import Consensus

@@ -23,8 +23,8 @@ from typing import Any
 from hitl import inputs_digest, project
 from hitl.active.pending.outstanding import HOUR, next_plan
 from hitl.active.pending.rework import with_rework, without_rework
+from hitl.active.pool_state import PoolState
 from hitl.active.registry import policy
-from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Crew
 from hitl.errors import BadInput, BadSettings, BadTable, Busy, HitlError, StoreError, raise_all
 from hitl.events import build_events

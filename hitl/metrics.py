@@ -19,8 +19,8 @@ from hitl.active.pending.blockers import (
     why_nothing_is_asked,
 )
 from hitl.active.pending.outstanding import open_to_crew
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping import forecast, known_items, rules
-from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Floats, places_of
 from hitl.crew import Budget, Crew
 from hitl.formatting import counted

@@ -39,7 +39,7 @@ import numpy.typing as npt
 from numba import prange
 
 from hitl.active.acquisition.scores import entropy, times_log
-from hitl.active.stopping.pool_state import PoolState
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping.rules import OPEN
 from hitl.annotations import Floats
 from hitl.crew import Crew

@@ -23,7 +23,7 @@ from collections import Counter
 import numpy as np
 
 from hitl.active.assignment.eligibility import Eligibility, Mask, Rows
-from hitl.active.stopping.pool_state import PoolState
+from hitl.active.pool_state import PoolState
 from hitl.annotations import Floats, Name
 from hitl.crew import CENT
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.stopping.pool_state import PoolState
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Name, places_of
 from hitl.crew import Budget, Crew

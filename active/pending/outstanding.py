@@ -31,8 +31,8 @@ from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.pending.annotators import activity_now, still_asked, with_answer_times
 from hitl.active.pending.blockers import missing_skills
 from hitl.active.policy import Policy
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping import rules
-from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Name, places_of
 from hitl.crew import CENT, UNLIMITED, Budget, Crew

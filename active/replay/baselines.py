@@ -22,7 +22,7 @@ import numpy as np
 from hitl.active.acquisition.expected_gain import labels_of
 from hitl.active.acquisition.scores import entropy
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.stopping.pool_state import PoolState, Rows
+from hitl.active.pool_state import PoolState, Rows
 from hitl.active.stopping.rules import OPEN, Judged
 from hitl.annotations import places_of
 from hitl.crew import CENT, Budget, Crew

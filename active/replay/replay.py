@@ -28,9 +28,9 @@ import numpy.typing as npt
 from hitl import score
 from hitl.active.guarantees.audit import PROVEN, Audit, Promise
 from hitl.active.policy import ExpectedGain, Policy
+from hitl.active.pool_state import PoolState
 from hitl.active.replay.answers import AnswerQueue, Answers, RecordedAnswers, ResponseModel, cost_of
 from hitl.active.stopping import rules
-from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew

@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from hitl.active.acquisition.value_of_information import crew_confusion
 from hitl.active.assignment.eligibility import Eligibility
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping import rules
-from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Floats
 from hitl.consensus import Consensus

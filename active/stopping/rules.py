@@ -30,7 +30,7 @@ from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
 
 if TYPE_CHECKING:
-    from hitl.active.stopping.pool_state import PoolState
+    from hitl.active.pool_state import PoolState
 
 Judged = tuple[Evidence, Consensus]
 

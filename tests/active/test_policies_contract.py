@@ -12,9 +12,9 @@ import pytest
 from hitl import cycle
 from hitl.active.acquisition.scores import entropy
 from hitl.active.policy import ExpectedGain, Policy
+from hitl.active.pool_state import PoolState
 from hitl.active.registry import POLICIES, policy
 from hitl.active.replay.baselines import WHY, Evenly, Randomly, Uncertain
-from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.connectors.tables import Tables
 from hitl.crew import Budget, Crew

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping.forecast import forecast
-from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence

@@ -11,8 +11,8 @@ from scipy.special import softmax
 
 from hitl.active.acquisition.expected_gain import exploration, labels_of, utility
 from hitl.active.acquisition.value_of_information import crew_confusion, err_evenly
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping import rules
-from hitl.active.stopping.pool_state import PoolState
 from hitl.crew import Budget, Crew
 from hitl.design_effect import DesignEffect
 from hitl.evidence import Evidence

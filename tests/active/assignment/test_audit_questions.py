@@ -14,8 +14,8 @@ from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_and_audits import AUDIT, audits, draw
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
+from hitl.active.pool_state import PoolState
 from hitl.active.replay.baselines import Evenly, Randomly
-from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence

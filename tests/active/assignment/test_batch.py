@@ -16,7 +16,7 @@ from hitl.active.acquisition.value_of_information import crew_confusion
 from hitl.active.assignment.assign import Pair
 from hitl.active.assignment.batch import ROUNDS, Choice, that_pay
 from hitl.active.assignment.eligibility import Eligibility
-from hitl.active.stopping.pool_state import PoolState
+from hitl.active.pool_state import PoolState
 from hitl.crew import Budget, Crew
 from tests.active.test_policy import judged, open_budget
 

@@ -11,7 +11,7 @@ from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.assignment.gold_and_audits import checks, checks_due
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
-from hitl.active.stopping.pool_state import PoolState
+from hitl.active.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew

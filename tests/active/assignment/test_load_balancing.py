@@ -17,8 +17,8 @@ from hitl.active.assignment.assign import BEYOND, assign
 from hitl.active.assignment.batch import FIRST, HANDFUL, Choice, even_share, shares
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.policy import ExpectedGain
+from hitl.active.pool_state import PoolState
 from hitl.active.replay.simulated_annotators import confusion_matrix
-from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus

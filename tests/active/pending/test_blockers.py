@@ -10,7 +10,7 @@ import pytest
 from hitl.active.pending.blockers import no_annotator_left, waiting_for_absent, why_not_asked, why_nothing_is_asked
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
-from hitl.active.stopping.pool_state import PoolState
+from hitl.active.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hitl.active.pending.outstanding import next_plan, waiting
 from hitl.active.policy import ExpectedGain
-from hitl.active.stopping.pool_state import PoolState
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations
 from hitl.consensus import Consensus

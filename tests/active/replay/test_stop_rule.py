@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hitl import score
+from hitl.active.pool_state import PoolState
 from hitl.active.replay.answers import RecordedAnswers
 from hitl.active.replay.experiments import Recording, run_trials
 from hitl.active.replay.replay import GOLD_LABELS, Replay, StopRule, Track
 from hitl.active.stopping import rules
-from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence

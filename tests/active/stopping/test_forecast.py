@@ -11,10 +11,10 @@ import pytest
 
 from hitl.active.pending.outstanding import next_plan
 from hitl.active.policy import ExpectedGain
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping import forecast as forecasts
 from hitl.active.stopping import rules
 from hitl.active.stopping.forecast import Belief, Forecast, forecast
-from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Annotations, Floats
 from hitl.crew import Budget, Crew

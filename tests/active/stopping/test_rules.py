@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from hitl.active.acquisition import value_of_information
+from hitl.active.pool_state import PoolState
 from hitl.active.stopping import known_items, rules
-from hitl.active.stopping.pool_state import PoolState
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.crew import Budget, Crew

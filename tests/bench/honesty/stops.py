@@ -34,9 +34,9 @@ import pandas as pd
 
 from hitl import score
 from hitl.active.guarantees.audit import PROVEN, Audit, Promise
+from hitl.active.pool_state import PoolState
 from hitl.active.replay.experiments import reordered
 from hitl.active.replay.replay import GOLD_LABELS, Replay, Stopped, StopRule
-from hitl.active.stopping.pool_state import PoolState
 from hitl.active.stopping.rules import Expected, reached
 from hitl.annotations import Floats
 from hitl.crew import Budget
