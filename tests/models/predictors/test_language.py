@@ -157,28 +157,34 @@ def test_parameters_that_a_server_refuses_are_left_out(ask: Ask, chat: Chat) -> 
     assert "this text is too long" in data["warnings"][0]
 
 
-def test_a_server_that_fails_for_a_while(ask: Ask, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_server_is_asked_again(ask: Ask, chat: Chat) -> None:
+    chat.scripts = {"slow": [Answer(seconds=2.0), Answer("C 80")]}
+    code, data, _ = ask(["slow"], "--timeout", "1")
+    assert (code, data["warnings"], rows()) == (0, [], [pytest.approx([0.1, 0.1, 0.8])])
+    assert chat.asked()["slow"] >= 2
+
+
+def test_a_server_that_fails_for_a_while(ask: Ask, chat: Chat) -> None:
     down = [Answer(status=status, body="{}", headers=RETRY) for status in (429, 500, 503)]
     chat.scripts = {
         "limited": [*down, Answer("B 80")],
-        "slow": [Answer(seconds=2.0), Answer("C 80")],
         "malformed": [Answer(body='{"choices": [{"mess')],
         "strange": [Answer(body={"choices": None})],
         "list": [Answer(body="[1]")],
     }
-    code, data, err = ask([*chat.scripts, "fine"], "--timeout", "1")
+    code, data, err = ask([*chat.scripts, "fine"])
     assert (code, err) == (0, "")
-    assert rows()[:2] == [pytest.approx([0.1, 0.8, 0.1]), pytest.approx([0.1, 0.1, 0.8])]
-    assert np.isnan(rows()[2:5]).all()
-    assert rows()[5] == pytest.approx([0.9, 0.05, 0.05])
-    assert chat.asked() == {"limited": 4, "slow": 2, "malformed": 1, "strange": 1, "list": 1, "fine": 1}
+    assert rows()[0] == pytest.approx([0.1, 0.8, 0.1])
+    assert np.isnan(rows()[1:4]).all()
+    assert rows()[4] == pytest.approx([0.9, 0.05, 0.05])
+    assert chat.asked() == {"limited": 4, "malformed": 1, "strange": 1, "list": 1, "fine": 1}
     (warning,) = data["warnings"]
     assert "3 items have no answer" in warning
-    assert "i3: the server 127.0.0.1 does not answer: its reply is not of the OpenAI protocol" in warning
+    assert "i2: the server 127.0.0.1 does not answer: its reply is not of the OpenAI protocol" in warning
     texts, chat.scripts = [*chat.scripts, "fine"], {}  # now it works: only those without a reply are asked
-    code, data, err = ask(texts, "--timeout", "1")
-    assert (code, data["warnings"], data["usage"]["replies"], data["usage"]["stored"]) == (0, [], 6, 3)
-    assert chat.asked() == {"limited": 4, "slow": 2, "malformed": 2, "strange": 2, "list": 2, "fine": 1}
+    code, data, err = ask(texts)
+    assert (code, data["warnings"], data["usage"]["replies"], data["usage"]["stored"]) == (0, [], 5, 2)
+    assert chat.asked() == {"limited": 4, "malformed": 2, "strange": 2, "list": 2, "fine": 1}
 
 
 def test_a_server_that_stays_down_stops_the_run(ask: Ask, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
