@@ -25,6 +25,7 @@ CONNECTORS = Registry(
     "source.kind",
     {
         "label-studio": "hitl.connectors.label_studio:LabelStudio",
+        "mlflow": "hitl.connectors.mlflow:MLflow",
         "tables": "hitl.connectors.tables:Tables",
     },
 )

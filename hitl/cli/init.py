@@ -44,6 +44,8 @@ def init(
     label_studio: Annotated[str | None, opt("Address of Label Studio.")] = None,
     project_id: Annotated[int | None, opt("Label Studio project id.", "--project", min=1)] = None,
     control: Annotated[str | None, opt("Control of the labeling config, if there are several.")] = None,
+    mlflow: Annotated[str | None, opt("Address of MLflow, whose traces are labeled.")] = None,
+    experiment: Annotated[str | None, opt("Name or number of the MLflow experiment.")] = None,
     tables: Annotated[Path | None, opt("A folder or file of tables instead of a platform.")] = None,
     item: Annotated[str | None, opt("Tables: column of the item.")] = None,
     annotator: Annotated[str | None, opt("Tables: column of the annotator.")] = None,
@@ -52,13 +54,15 @@ def init(
     annotators: Annotated[str | None, opt("Comma-separated annotators to ask by name.")] = None,
     config: Config = HERE,
 ) -> None:
-    """Look at a Label Studio project or at tables, and write hitl.toml; asks for what is missing."""
+    """Look at a Label Studio project, an MLflow experiment or tables, and write hitl.toml; asks for what is missing."""
     from hitl.settings import new_settings
 
     new_settings.require_new(config)
-    if sum(given is not None for given in (where, label_studio, tables)) > 1:
-        raise BadSettings("init: expected one source: an address or a path, --label-studio, or --tables")
-    if where is None and label_studio is None and tables is None:
+    if sum(given is not None for given in (where, label_studio, mlflow, tables)) > 1:
+        raise BadSettings("init: expected one source: an address or a path, --label-studio, --mlflow, or --tables")
+    if (mlflow is None) != (experiment is None):
+        raise BadSettings("init: expected --mlflow with the address and --experiment with the name of an experiment")
+    if where is None and label_studio is None and mlflow is None and tables is None:
         where = _ask("Address of the Label Studio project, or path of the tables", "--label-studio or --tables")
     if where is not None:
         label_studio, tables = (None, Path(where)) if Path(where).exists() else (_address(where), None)
@@ -67,6 +71,8 @@ def init(
         others = {"project": project_id, "control": control}
         refuse([key for key, value in others.items() if value is not None], "init: {} is for Label Studio, not tables")
         found = _tables(tables, config, columns)
+    elif mlflow is not None and experiment is not None:
+        found = _mlflow(mlflow, experiment, annotators is None)
     else:
         assert label_studio is not None
         refuse([key for key, value in columns.items() if value is not None], "init: {} is for tables")
@@ -158,4 +164,26 @@ def _label_studio(address: str, number: int | None, control: str | None) -> Foun
         number = int(_ask(f"Project{shown}", f"--project{shown}", int))
     source = {"kind": "label-studio", "url": url, "project": number, **({"control": control} if control else {})}
     title, lines = doctor.describe(client, number, control)
-    return Found(source, re.sub(r"[^\w.]+", "-", title.casefold()).strip("-._") or f"label-studio-{number}", lines)
+    return Found(source, _slug(title) or f"label-studio-{number}", lines)
+
+
+def _mlflow(url: str, experiment: str, shared: bool) -> Found:
+    """Look at the experiment and its questions. Raises Refused and Unreachable."""
+    from hitl.connectors.mlflow import MLflow, MLflowSettings
+    from hitl.models.predictors.predictor import required
+
+    required("httpx", "MLflow", "hitl-toolkit[mlflow]")
+    source = {
+        "kind": "mlflow",
+        "url": url.rstrip("/"),
+        "experiment": experiment,
+        **({"shared": True} if shared else {}),
+    }
+    connector = MLflow.open(MLflowSettings(url=url, experiment=experiment), Path())
+    lines = [f"{one.name}: {', '.join(map(str, one.options))}" for one in connector.questions()]
+    return Found(source, _slug(experiment) or f"mlflow-{connector.experiment}", lines)
+
+
+def _slug(title: str) -> str:
+    """Return a title as a name of a project."""
+    return re.sub(r"[^\w.]+", "-", title.casefold()).strip("-._")

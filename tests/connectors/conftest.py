@@ -9,6 +9,7 @@ import pytest
 from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer, Person
 from tests.connectors.label_studio.conftest import SENTIMENT, Project
+from tests.connectors.mlflow.server import Server, running
 from tests.security.leaks import leaks
 
 PASSWORD = "a-long-password"
@@ -36,3 +37,10 @@ def make_project(server: LocalServer, people: list[Person]) -> Callable[..., Pro
         return Project(server, people, number)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real MLflow for all tests; each makes its own experiment in it."""
+    with running(tmp_path_factory.mktemp("mlflow")) as server:
+        yield server

@@ -17,6 +17,7 @@ from hitl.platform import Connector, Operation, Receipt
 from hitl.settings import SourceSettings
 from hitl.testing.connectors import FACTS, check_connector
 from tests.connectors.label_studio.projects import connect, labeled_project
+from tests.connectors.mlflow.server import answered
 from tests.cycle.test_marked_texts import folder as folder_with_spans
 from tests.projects import folder_with_tables
 
@@ -34,12 +35,17 @@ def of_label_studio(request: pytest.FixtureRequest, folder: Path) -> Connector:
     return made
 
 
+def of_mlflow(request: pytest.FixtureRequest, folder: Path) -> Connector:
+    return answered(request.getfixturevalue("mlflow"), folder.name).connect()
+
+
 MAKE: dict[str, Callable[[pytest.FixtureRequest, Path], Connector]] = {
     "tables": of_tables,
     "label-studio": of_label_studio,
+    "mlflow": of_mlflow,
 }
 ON_SERVER = (pytest.mark.server, pytest.mark.journey)
-KINDS = [pytest.param(kind, marks=ON_SERVER if kind == "label-studio" else ()) for kind in CONNECTORS.own]
+KINDS = [pytest.param(kind, marks=() if kind == "tables" else ON_SERVER) for kind in CONNECTORS.own]
 
 
 def test_every_connector_of_ours_is_tried() -> None:

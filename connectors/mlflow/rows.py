@@ -1,0 +1,126 @@
+"""Turn MLflow's traces and their assessments into items and answers.
+
+trace                         an item; annotators see its request and response
+question (label schema)       a question: pass / fail, or one of several options
+feedback, HUMAN               an answer; of several by one person, the latest valid one
+feedback, LLM_JUDGE or CODE   an answer of an annotator "name (judge)" or "name (code)"
+expectation                   ground truth
+feedback of hitl              the consensus, never read as an answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Question
+
+OWN = "hitl"
+"""Name under which hitl writes."""
+SUFFIX = "_hitl"
+"""Ending of the names under which the consensus is written, so that filters on people's answers do not find it."""
+ID_TAG = "hitl.id"
+"""Tag of a trace with the user's own id."""
+KINDS = {"HUMAN": "", "LLM_JUDGE": " (judge)", "CODE": " (code)"}
+"""Type of source -> what follows the rater's name."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question of MLflow, its schema's id, and label -> value that MLflow stores."""
+
+    question: Question
+    schema: str
+    values: Mapping[str, object]
+
+    def label_of(self, value: object) -> str | None:
+        """Return the label that a stored value means; None if it is none."""
+        for label, stored in self.values.items():
+            if value == label or (value == stored and isinstance(value, bool) == isinstance(stored, bool)):
+                return label
+        return None
+
+
+def asked_in(schemas: Iterable[Json], wanted: Iterable[str]) -> list[Asked]:
+    """Return the questions with one answer out of several, in the order of their names. `wanted` (empty: all)."""
+    found = []
+    for schema in sorted(schemas, key=lambda one: str(one["name"])):
+        given, names = schema.get("input", {}), set(wanted)
+        if names and schema["name"] not in names:
+            continue
+        if (options := given.get("categorical")) and not options.get("multi_select") and len(options["options"]) > 1:
+            values: dict[str, object] = {str(option): option for option in options["options"]}
+        elif both := given.get("pass_fail"):
+            values = {both["positive_label"]: True, both["negative_label"]: False}
+        else:
+            continue
+        labels = tuple(values)
+        found.append(Asked(Question(schema["name"], labels, labels), schema["schema_id"], values))
+    return found
+
+
+def item_of(trace: Json) -> ItemRow:
+    """Return the item of a trace."""
+    data = {name: trace.get(f"{name}_preview", "") for name in ("request", "response")}
+    return ItemRow(trace["trace_id"], data, "", ref=trace.get("tags", {}).get(ID_TAG))
+
+
+def rater_of(assessment: Json) -> AnnotatorRow:
+    """Return who gave an answer. MLflow takes names as they are claimed; case does not tell people apart."""
+    source = assessment.get("source", {})
+    name = f"{source.get('source_id') or 'default'}{KINDS.get(source.get('source_type', ''), ' (code)')}"
+    return AnnotatorRow(name.casefold(), name)
+
+
+def is_own(assessment: Json) -> bool:
+    """Return True for the consensus that hitl wrote."""
+    source = assessment.get("source", {})
+    named = str(assessment.get("assessment_name", "")).endswith(SUFFIX)
+    return named and (source.get("source_type"), source.get("source_id")) == ("CODE", OWN)
+
+
+def answers_in(trace: Json, questions: Mapping[str, Asked]) -> list[tuple[AnnotationRow, AnnotatorRow]]:
+    """Return the answers to these questions in a trace, and who gave them: the latest valid one of each rater."""
+    latest: dict[tuple[str, str, bool], Json] = {}
+    for assessment in trace.get("assessments", []):
+        name = assessment.get("assessment_name", "")
+        if name not in questions or not assessment.get("valid", True):
+            continue
+        key = name, rater_of(assessment).key, "expectation" in assessment
+        if key not in latest or _time(assessment) >= _time(latest[key]):
+            latest[key] = assessment
+    return [(_answer(trace, one, questions[name]), rater_of(one)) for (name, _, _), one in latest.items()]
+
+
+def _answer(trace: Json, assessment: Json, asked: Asked) -> AnnotationRow:
+    is_truth = "expectation" in assessment
+    value = assessment.get("expectation" if is_truth else "feedback", {}).get("value")
+    label, note = asked.label_of(value), None
+    if label is None and value is not None:
+        note = f"{value!r} is none of {', '.join(map(str, asked.question.options))}; it counts as a skip"
+    return AnnotationRow(
+        key=assessment["assessment_id"],
+        item=trace["trace_id"],
+        question=asked.question.name,
+        annotator=rater_of(assessment).key,
+        label=label,
+        kind="skip" if label is None else "gold" if is_truth else "answer",
+        version=_time(assessment),
+        created=_iso(assessment.get("create_time", "")),
+        note=note,
+    )
+
+
+def _time(assessment: Json) -> str:
+    return _iso(assessment.get("last_update_time") or assessment.get("create_time", ""))
+
+
+def _iso(text: str) -> str:
+    """Return a time as sortable ISO 8601 in UTC; "" if there is none."""
+    if not text:
+        return ""
+    return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="milliseconds")

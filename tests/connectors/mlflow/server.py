@@ -1,0 +1,168 @@
+"""A real MLflow server on loopback, in a virtual environment of its own, and experiments in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from hitl.connectors.mlflow import MLflow
+
+VERSION = "3.17.2"
+API = "/api/3.0/mlflow"
+START_SECONDS = 120.0
+
+
+def installed() -> Path:
+    """The `bin` of MLflow's environment, in HITL_HOME, which is made first where it is missing."""
+    folder = Path(os.environ.get("HITL_HOME") or Path.home() / ".cache" / "hitl").absolute() / f"mlflow-{VERSION}"
+    if not (folder / "ready").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        python = str(folder / "bin" / "python")
+        uv = Path(sys.executable).with_name("uv")
+        install = (
+            [str(uv), "pip", "install", "-q", "--python", python]
+            if uv.exists()
+            else [python, "-m", "pip", "install", "-q"]
+        )
+        subprocess.run([*install, f"mlflow=={VERSION}"], check=True)
+        (folder / "ready").touch()
+    return folder / "bin"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    url: str
+    http: httpx.Client
+
+    def call(self, method: str, path: str, **given: Any) -> dict[str, Any]:
+        """JSON answer of a request that succeeds."""
+        sent = {"params": given} if method == "GET" else {"json": given}
+        response = self.http.request(method, path, **sent)
+        assert response.status_code == 200, f"{method} {path}: {response.status_code} {response.text}"
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def experiment(self, name: str, traces: int, questions: Mapping[str, Mapping[str, Any]]) -> Experiment:
+        """A new experiment with traces "t0", "t1", ..., one a second, and these questions (name -> input)."""
+        number = self.call("POST", "/api/2.0/mlflow/experiments/create", name=name)["experiment_id"]
+        made = Experiment(self, name, number, [f"tr-{int(number):016x}{n:016x}" for n in range(traces)])
+        for n in range(traces):
+            made.add(n)
+        for question, form in questions.items():
+            given = {"experiment_id": number, "name": question, "type": "FEEDBACK", "title": question}
+            self.call("POST", f"{API}/label-schemas/create", **given, input=dict(form))
+        return made
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment, and what people and judges do in it."""
+
+    server: Server
+    name: str
+    number: str
+    traces: list[str]
+
+    def connect(self, **more: Any) -> MLflow:
+        """A connector to it."""
+        return MLflow(self.server.url, self.name, **more)
+
+    def add(self, n: int) -> None:
+        """Add trace number `n`."""
+        where = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": self.number}}
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_767_225_600 + n))
+        info = {"trace_id": self.traces[n], "trace_location": where, "request_time": when, "execution_duration": "1s"}
+        info |= {"state": "OK", "request_preview": f"question {n}", "response_preview": f"answer {n}"}
+        self.server.call("POST", f"{API}/traces", trace={"trace_info": info | {"trace_metadata": {}, "tags": {}}})
+
+    def say(self, n: int, who: str, value: Any, name: str = "correct", kind: str = "HUMAN", **more: Any) -> str:
+        """Give an answer about trace number `n`, and return its id."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        body = {"assessment_name": name, "trace_id": self.traces[n], "source": {"source_type": kind, "source_id": who}}
+        body |= {"create_time": now, "last_update_time": now, "feedback": {"value": value}} | more
+        path = f"{API}/traces/{self.traces[n]}/assessments"
+        return str(self.server.call("POST", path, assessment=body)["assessment"]["assessment_id"])
+
+    def change(self, n: int, key: str, value: Any) -> None:
+        """Edit an answer."""
+        body = {"assessment_id": key, "trace_id": self.traces[n], "feedback": {"value": value}}
+        path = f"{API}/traces/{self.traces[n]}/assessments/{key}"
+        self.server.call("PATCH", path, assessment=body, update_mask="feedback")
+
+    def delete(self, n: int, key: str) -> None:
+        """Delete an answer."""
+        self.server.call("DELETE", f"{API}/traces/{self.traces[n]}/assessments/{key}")
+
+    def assessments(self, n: int) -> list[dict[str, Any]]:
+        """What is said about trace number `n`."""
+        (info,) = self.server.call("POST", f"{API}/traces/batchGetInfos", trace_ids=[self.traces[n]])["trace_infos"]
+        return list(info.get("assessments", []))
+
+    def queue(self, name: str) -> list[int]:
+        """Numbers of the traces that wait in a queue, in the order in which they are served."""
+        found = self.server.call("GET", f"{API}/review-queues/get-by-name", experiment_id=self.number, name=name)
+        given = {"queue_id": found["review_queue"]["queue_id"], "status": "PENDING", "max_results": 1000}
+        rows = self.server.call("GET", f"{API}/review-queues/items/list", **given).get("items", [])
+        return [self.traces.index(row["item_id"]) for row in rows]
+
+
+def answered(server: Server, name: str) -> Experiment:
+    """An experiment of four traces with answers of two people to a question of either kind."""
+    forms = {
+        "correct": {"categorical": {"options": ["yes", "no"]}},
+        "safe": {"pass_fail": {"positive_label": "Safe", "negative_label": "Harmful"}},
+    }
+    made = server.experiment(name, 4, forms)
+    for n in range(3):
+        made.say(n, "ann", "yes" if n % 2 else "no")
+        made.say(n, "bob", "yes")
+        made.say(n, "ann", bool(n % 2), "safe")
+    return made
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Server]:
+    """A server with an empty database in this folder, until the block ends."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(installed() / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += [
+        "--backend-store-uri",
+        f"sqlite:///{folder}/mlflow.db",
+        "--artifacts-destination",
+        f"{folder}/artifacts",
+    ]
+    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "PYTHONWARNINGS": "ignore"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HITL_")} | quiet
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as http:
+            until = time.monotonic() + START_SECONDS
+            while True:
+                assert process.poll() is None, (folder / "server.log").read_text()
+                assert time.monotonic() < until, "MLflow does not start"
+                try:
+                    if http.get("/health").status_code == 200:
+                        break
+                except httpx.HTTPError:
+                    time.sleep(0.3)
+            yield Server(f"http://127.0.0.1:{port}", http)
+    finally:
+        os.killpg(process.pid, 15)
+        process.wait(timeout=30)

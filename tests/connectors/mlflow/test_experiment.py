@@ -1,0 +1,153 @@
+"""An experiment on a real MLflow from the first run to the last: reviewers, judges, edits, deletions, and kills."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hitl.errors import Refused, Unreachable
+from tests.command_line import Run, forked
+from tests.connectors.mlflow.server import API, Experiment, Server, answered
+
+pytestmark = [pytest.mark.server, pytest.mark.journey]
+
+TRACES, PEOPLE = 200, ("ann", "bob", "cyd")
+FORM = {"correct": {"categorical": {"options": ["yes", "no"]}}}
+
+KILLED = """
+import os, signal, sys
+from hitl.cli import main
+from hitl.connectors.mlflow.client import Client
+
+sent, left = Client._sent, int(sys.argv.pop(1))
+
+def counted(*given, **named):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return sent(*given, **named)
+
+Client._sent = counted
+sys.argv[0] = "hitl"
+main()
+"""
+
+
+def begin(run: Run, made: Experiment, *people: str) -> None:
+    code, out, err = run(
+        "init", "--mlflow", made.server.url, "--experiment", made.name, "--annotators", ",".join(people)
+    )
+    assert code == 0, err
+    assert "correct: yes, no" in out
+
+
+def consensus(made: Experiment, n: int) -> list[dict[str, Any]]:
+    return [one for one in made.assessments(n) if one["assessment_name"] == "correct_hitl"]
+
+
+def test_reviewers_and_judges_on_two_hundred_traces(run: Run, mlflow: Server, tmp_path: Path) -> None:
+    made, rng = mlflow.experiment("chat", TRACES, FORM), np.random.default_rng(0)
+    truth = rng.random(TRACES) < 0.6
+    accuracy = {"ann": 0.95, "bob": 0.85, "cyd": 0.7, "gpt": 0.75, "claude": 0.8}
+
+    def opinion(who: str, n: int) -> str:
+        return ("no", "yes")[int(truth[n] == (rng.random() < accuracy[who]))]
+
+    for n in range(TRACES):
+        for judge in ("gpt", "claude"):
+            made.say(n, judge, opinion(judge, n), kind="LLM_JUDGE")
+    begin(run, made, *PEOPLE)
+    keys: dict[tuple[str, int], str] = {}
+    for turn in range(6):
+        code, _, err = run("run")
+        assert code == 0, err
+        for who in PEOPLE:
+            waiting = made.queue(f"hitl: {who}")
+            if not turn:
+                plan = json.loads(run("plan", "--json")[1])["plan"]["asks"]
+                assert [made.traces[n] for n in waiting] == [one["item"] for one in plan if one["annotator"] == who]
+            for n in waiting[:25]:
+                keys[who, n] = made.say(n, who, opinion(who, n))
+    (_, first), second, third = sorted(keys)[:3]
+    made.change(first, keys[sorted(keys)[0]], "no")
+    made.delete(second[1], keys[second])
+    made.say(third[1], third[0], "no", overrides=keys[third])
+    people = {n: [one for one in made.assessments(n) if one not in consensus(made, n)] for n in range(0, TRACES, 20)}
+    assert run("run")[0] == 0
+    code, out, _ = run("audit")
+    assert (code, "platform and store agree" in out) == (0, True)
+    assert run("export", "labels.csv")[0] == 0
+    label = dict(line.replace('"', "").split(",")[:2] for line in Path("labels.csv").read_text().splitlines()[1:])
+    right = 0
+    for n in range(TRACES):
+        (own,) = consensus(made, n)
+        assert own["feedback"]["value"] == label[made.traces[n]]
+        assert own["source"] == {"source_type": "CODE", "source_id": "hitl"}
+        assert 0.5 <= float(own["metadata"]["confidence"]) <= 1
+        right += (own["feedback"]["value"] == "yes") == truth[n]
+    assert right > 0.85 * TRACES
+    for n, rows in people.items():
+        assert [one for one in made.assessments(n) if one not in consensus(made, n)] == rows
+    assert run("run")[1].startswith("nothing has changed since")
+
+
+def test_a_kill_between_any_two_requests_loses_and_doubles_nothing(run: Run, mlflow: Server, tmp_path: Path) -> None:
+    made = mlflow.experiment("kills", 5, FORM)
+    for n in range(5):
+        made.say(n, "ann", "yes")
+        made.say(n, "gpt", "no" if n == 3 else "yes", kind="LLM_JUDGE")
+    begin(run, made, "ann", "bob")
+    at = kills = 0
+    while True:
+        at += 1
+        done = forked(KILLED, str(at), "run", folder=tmp_path)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        kills += 1
+        made.say(kills % 5, f"guest{kills}", ("yes", "no")[kills % 2])  # so that every run has something to write
+    assert kills > 12
+    assert run("run")[0] == 0
+    code, out, _ = run("audit")
+    assert (code, "platform and store agree" in out) == (0, True), out
+    for n in range(5):
+        assert len(consensus(made, n)) == 1
+    queues = mlflow.call("GET", f"{API}/review-queues/list", experiment_id=made.number)["review_queues"]
+    assert len({one["name"] for one in queues}) == len(queues)
+    waiting = made.queue("hitl: bob")
+    assert len(set(waiting)) == len(waiting)
+
+
+def test_changes_are_noticed_and_pages_that_stay_are_not_read_again(mlflow: Server) -> None:
+    made = answered(mlflow, "changes")
+    connector = made.connect()
+    *_, last = connector.pull(None)
+    assert last.live == frozenset(made.traces)
+    assert list(connector.pull(json.loads(json.dumps(last.cursor)))) == []
+    key = made.say(3, "cyd", "no")
+    *_, last = pages = list(connector.pull(last.cursor))
+    assert key in {row.key for page in pages for row in page.annotations}
+    made.delete(3, key)
+    *_, last = pages = list(connector.pull(last.cursor))
+    assert key not in {row.key for page in pages for row in page.annotations}
+    mlflow.call("POST", "/api/3.0/mlflow/traces/delete-traces", experiment_id=made.number, request_ids=[made.traces[0]])
+    *_, last = connector.pull(last.cursor)
+    assert last.live == frozenset(made.traces[1:])
+
+
+def test_what_is_wrong_is_said(run: Run, mlflow: Server) -> None:
+    made = mlflow.experiment("nothing to ask", 1, {"why": {"text": {}}})
+    code, _, err = run("init", "--mlflow", mlflow.url, "--experiment", made.name)
+    assert (code, "has no question of the kind pass / fail or categorical" in err) == (Refused.exit_code, True)
+    code, _, err = run("init", "--mlflow", mlflow.url, "--experiment", "nowhere")
+    assert (code, "'nowhere'" in err and "source.experiment" in err) == (Refused.exit_code, True), err
+    code, _, err = run("init", "--mlflow", "http://127.0.0.1:9", "--experiment", "x")
+    assert (code, "Check that MLflow runs there" in err) == (Unreachable.exit_code, True)
+    code, _, err = run("init", "--mlflow", mlflow.url)
+    assert (code != 0, "--experiment" in err) == (True, True)
