@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -162,22 +163,31 @@ class MLflow(Connector):
         known = set(before.get("pages", ())) if before.get("questions") == names else set()
         done: list[str] = list(before.get("done", ())) if token else []
         whole, seen, changed = not token, dict[str, None](), bool(token)
-        while True:
-            traces, token = self.client.traces(self.experiment, token)
-            traces = [trace for trace in traces if trace["trace_id"] not in seen]
+        for page, after in self._traces(token):
+            traces = [trace for trace in page if trace["trace_id"] not in seen]
             seen |= dict.fromkeys(trace["trace_id"] for trace in traces)
             digest = _digest_of(traces)
             done.append(digest)
             if digest not in known and traces:
                 changed = True
-                here = {"token": token, "done": done, "pages": list(known), "questions": names}
+                here = {"token": after, "done": done, "pages": list(known), "questions": names}
                 yield _page(traces, asked, here)
-            if token is None:
-                break
         live = sha256("".join(sorted(seen)).encode()).hexdigest()
         if changed or live != before.get("live") or before.get("questions") != names:
-            after = {"pages": done, "live": live if whole else None, "questions": names}
-            yield Page(after, live=frozenset(seen) if whole else None)
+            end = {"pages": done, "live": live if whole else None, "questions": names}
+            yield Page(end, live=frozenset(seen) if whole else None)
+
+    def _traces(self, token: str | None) -> Iterator[tuple[list[Json], str | None]]:
+        """Yield pages of traces with the token of the next, which is read meanwhile."""
+        with ThreadPoolExecutor(1) as ahead:
+            page = ahead.submit(self.client.traces, self.experiment, token)
+            while True:
+                traces, token = page.result()
+                if token is not None:
+                    page = ahead.submit(self.client.traces, self.experiment, token)
+                yield traces, token
+                if token is None:
+                    return
 
     def workplaces(self) -> Pages:
         """Return each annotator's review queue."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Question
@@ -119,6 +120,7 @@ def _time(assessment: Json) -> str:
     return _iso(assessment.get("last_update_time") or assessment.get("create_time", ""))
 
 
+@lru_cache(4096)
 def _iso(text: str) -> str:
     """Return a time as sortable ISO 8601 in UTC; "" if there is none."""
     if not text:
