@@ -1,0 +1,1 @@
+"""Preferences: comparisons of items, and the ranking that they support."""
