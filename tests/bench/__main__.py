@@ -30,6 +30,7 @@ OTHERS = (
     *("honesty.stops", "honesty.policy", "honesty.copies", "scale.many_items", "service.label_studio_pull"),
     "guarantees.acceptance",
     "papers",
+    "preferences.rankings",
 )
 
 for name in (*(f"bench_{name}" for name in NAMES), *OTHERS):

@@ -1,0 +1,1 @@
+"""Rankings from preferences: how many comparisons they take."""
