@@ -20,6 +20,7 @@ from hitl.cli import (
     profiles,
     project,
     project_files,
+    rank,
     replay,
     service,
     shard,
@@ -101,7 +102,7 @@ def demo(
 
 
 PANELS: dict[str, list[Callable[..., None]]] = {
-    "Files": [combine.combine, shard.shard, predict.predict, embed.embed, replay.replay],
+    "Files": [combine.combine, shard.shard, predict.predict, embed.embed, replay.replay, rank.rank],
     "Guarantees": [certify.certify, certify.verify, estimate.estimate],
     "Annotators and models": [profiles.annotators, profiles.models],
     "Project": [
