@@ -27,7 +27,14 @@ NAMES = (
 )
 
 OTHERS = (
-    *("honesty.stops", "honesty.policy", "honesty.copies", "scale.many_items", "service.label_studio_pull"),
+    *(
+        "honesty.stops",
+        "honesty.policy",
+        "honesty.copies",
+        "scale.many_items",
+        "service.label_studio_pull",
+        "service.mlflow_pull",
+    ),
     "guarantees.acceptance",
     "papers",
     "preferences.rankings",

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,19 @@ START_SECONDS = 120.0
 
 
 def installed() -> Path:
-    """The `bin` of MLflow's environment, in HITL_HOME, which is made first where it is missing."""
-    folder = Path(os.environ.get("HITL_HOME") or Path.home() / ".cache" / "hitl").absolute() / f"mlflow-{VERSION}"
-    if not (folder / "ready").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        python = str(folder / "bin" / "python")
-        uv = Path(sys.executable).with_name("uv")
-        install = (
-            [str(uv), "pip", "install", "-q", "--python", python]
-            if uv.exists()
-            else [python, "-m", "pip", "install", "-q"]
-        )
-        subprocess.run([*install, f"mlflow=={VERSION}"], check=True)
-        (folder / "ready").touch()
+    """The `bin` of MLflow's environment in HITL_HOME. The first of several processes makes it; the others wait."""
+    home = Path(os.environ.get("HITL_HOME") or Path.home() / ".cache" / "hitl").absolute()
+    folder = home / f"mlflow-{VERSION}"
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "mlflow.lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        if not (folder / "ready").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            python, uv = str(folder / "bin" / "python"), Path(sys.executable).with_name("uv")
+            pip = [str(uv), "pip", "install", "--python", python] if uv.exists() else [python, "-m", "pip", "install"]
+            subprocess.run([*pip, "-q", f"mlflow=={VERSION}"], check=True)
+            (folder / "ready").touch()
     return folder / "bin"
 
 
