@@ -70,7 +70,8 @@ def rank(
             "a guess, as the intervals say. Compare items of different groups: `--next` lists such pairs"
         )
     board, people = leaderboard(given, ranking), annotators(given, ranking)
-    pairs = planned(given, ranking, next_pairs or (PAIRS if plan else 0), per_annotator)
+    wanted = next_pairs or (PAIRS if plan else 0)
+    pairs = planned(given, ranking, wanted, per_annotator)
     for path, table in ((output, board), (annotators_output, people), (plan, pairs)):
         if path is not None:
             write_table(path, pa.Table.from_pandas(table, preserve_index=False))
@@ -79,10 +80,13 @@ def rank(
     if len(people) > 1:
         lines.append(show.frame("Annotators: the chance that an answer is no guess", people))
     if len(pairs):
-        lines.append(show.frame("Pairs to compare next", pairs.drop(columns="winner")))
+        lines.append(show.frame("Pairs to compare next", _without_missing(pairs.drop(columns="winner"))))
+    if len(pairs) < wanted:
+        why = "a plan asks each annotator about a pair once, and about --per-annotator pairs at most"
+        lines.append(f"Only {len(pairs)} of {wanted} pairs: {why}.")
     lines += show.wrote([output, annotators_output, plan])
     tables = {"leaderboard": board, "annotators": people, "next": pairs}
-    data = {name: table.astype(object).where(table.notna(), None).to_dict("records") for name, table in tables.items()}
+    data = {name: _without_missing(table).to_dict("records") for name, table in tables.items()}
     show.result({**data, "groups": groups}, lines, as_json)
 
 
@@ -136,3 +140,7 @@ def planned(given: Comparisons, ranking: Ranking, count: int, per_annotator: int
     cells = [[*pair, None, who[one.annotator], one.gain] for pair, one in zip(names, chosen, strict=True)]
     table = pd.DataFrame(cells, columns=["left", "right", "winner", "annotator", "gain"])
     return table.astype({"winner": "string", "annotator": "string"})
+
+
+def _without_missing(table: pd.DataFrame) -> pd.DataFrame:
+    return table.astype(object).where(table.notna(), None)

@@ -81,6 +81,7 @@ def test_nobody_is_asked_about_a_pair_again(run: Run) -> None:
     planned = ranked(run, "c.csv", "--next", "9", "--per-annotator", "9")["next"]
     pairs = [(row["annotator"], *sorted((row["left"], row["right"]))) for row in planned]
     assert sorted(pairs) == [("ann", "a", "c"), ("bob", "a", "c"), ("bob", "b", "c")]
+    assert "Only 3 of 20 pairs" in run("rank", "c.csv", "--plan", "plan.csv", "--per-annotator", "9")[1]
     Path("c.csv").write_text(table.replace(",ann\n", ",\n"))
     planned = ranked(run, "c.csv", "--next", "9", "--per-annotator", "9")["next"]
     assert sorted(row["annotator"] or "" for row in planned) == ["", "", "", "bob", "bob"]  # anybody may answer again
@@ -94,8 +95,9 @@ def test_rankings_and_comparisons_by_nobody_in_particular(run: Run) -> None:
     assert [row["item"] for row in said["leaderboard"]] == ["a", "b", "c"]
     assert said["annotators"] == [{"annotator": "(anonymous)", "comparisons": 9, "reliability": None}]
     assert [row["annotator"] for row in said["next"]] == [None] * 3
-    _, out, _ = run("rank", "rankings.csv")
+    _, out, _ = run("rank", "rankings.csv", "--next", "3")
     assert "Annotators" not in out
+    assert "NA" not in out
 
 
 def test_groups_that_nothing_connects_are_told_and_asked_about(run: Run) -> None:
