@@ -26,6 +26,7 @@ CONNECTORS = Registry(
     {
         "label-studio": "hitl.connectors.label_studio:LabelStudio",
         "mlflow": "hitl.connectors.mlflow:MLflow",
+        "phoenix": "hitl.connectors.phoenix:Phoenix",
         "tables": "hitl.connectors.tables:Tables",
     },
 )

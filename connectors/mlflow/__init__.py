@@ -3,8 +3,8 @@
     client    requests, errors
     rows      traces and assessments -> items and answers
 
-Pull: MLflow has no "updated since" and tells no deletions, so every pull reads all traces, and yields the pages that
-have changed. Push: everything is compared with the server, and only differences are written:
+Pull: MLflow has no "updated since" and tells no deletions, so every pull reads all traces (`connectors.rescan`).
+Push: everything is compared with the server, and only differences are written:
 
     consensus       feedback `<question>_hitl` of hitl (CODE), with its confidence; nobody else's answer is touched
     assign          a review queue "hitl: <annotator>" each, because one queue is cleared by whoever answers first
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -28,8 +27,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from hitl.connectors.mlflow.client import API, SECONDS, WAITS, Client
+from hitl.connectors.mlflow.client import API, Client
 from hitl.connectors.mlflow.rows import ID_TAG, OWN, SUFFIX, Asked, answers_in, asked_in, is_own, item_of
+from hitl.connectors.rescan import rescanned
+from hitl.connectors.rest import SECONDS, WAITS
 from hitl.errors import HitlError, Refused
 from hitl.formatting import counted, listed
 from hitl.platform import (
@@ -157,37 +158,15 @@ class MLflow(Connector):
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Read all traces, and yield the pages that have changed since the cursor; then which traces exist."""
-        before, token = dict(cursor or {}), (cursor or {}).get("token")
         asked = {one.question.name: one for one in self._asked()}
-        names = sorted([name, *map(str, one.question.options)] for name, one in asked.items())
-        known = set(before.get("pages", ())) if before.get("questions") == names else set()
-        done: list[str] = list(before.get("done", ())) if token else []
-        whole, seen, changed = not token, dict[str, None](), bool(token)
-        for page, after in self._traces(token):
-            traces = [trace for trace in page if trace["trace_id"] not in seen]
-            seen |= dict.fromkeys(trace["trace_id"] for trace in traces)
-            digest = _digest_of(traces)
-            done.append(digest)
-            if digest not in known and traces:
-                changed = True
-                here = {"token": after, "done": done, "pages": list(known), "questions": names}
-                yield _page(traces, asked, here)
-        live = sha256("".join(sorted(seen)).encode()).hexdigest()
-        if changed or live != before.get("live") or before.get("questions") != names:
-            end = {"pages": done, "live": live if whole else None, "questions": names}
-            yield Page(end, live=frozenset(seen) if whole else None)
-
-    def _traces(self, token: str | None) -> Iterator[tuple[list[Json], str | None]]:
-        """Yield pages of traces with the token of the next, which is read meanwhile."""
-        with ThreadPoolExecutor(1) as ahead:
-            page = ahead.submit(self.client.traces, self.experiment, token)
-            while True:
-                traces, token = page.result()
-                if token is not None:
-                    page = ahead.submit(self.client.traces, self.experiment, token)
-                yield traces, token
-                if token is None:
-                    return
+        return rescanned(
+            cursor,
+            [one.question for one in asked.values()],
+            lambda token: self.client.traces(self.experiment, token),
+            lambda trace: str(trace["trace_id"]),
+            lambda trace: [trace["trace_id"], trace.get("tags"), _of_others(trace)],
+            lambda traces, after: _page(traces, asked, after),
+        )
 
     def workplaces(self) -> Pages:
         """Return each annotator's review queue."""
@@ -338,7 +317,7 @@ class MLflow(Connector):
         """Check the connection, the experiment and its questions."""
         name = "mlflow"
         try:
-            yield Check(name, True, f"{self.client.url}: {self.client.version()}")
+            yield Check(name, True, f"{self.client.url}: {self.client.text('/version')}")
             name = "experiment"
             yield Check(name, True, f"{self._named} (number {self.experiment})")
             name = "questions"
@@ -364,13 +343,9 @@ def _page(traces: Sequence[Json], asked: Mapping[str, Asked], cursor: Cursor) ->
     )
 
 
-def _digest_of(traces: Sequence[Json]) -> str:
-    """Return a digest of traces with their assessments, without the consensus that hitl wrote."""
-    told = [
-        [trace["trace_id"], trace.get("tags"), [one for one in trace.get("assessments", []) if not is_own(one)]]
-        for trace in traces
-    ]
-    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+def _of_others(trace: Json) -> list[Json]:
+    """Return the assessments of a trace, without the consensus that hitl wrote."""
+    return [one for one in trace.get("assessments", []) if not is_own(one)]
 
 
 def _metadata(row: Json) -> dict[str, str]:

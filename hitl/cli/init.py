@@ -42,10 +42,11 @@ def init(
     ] = None,
     name: Annotated[str | None, opt("Name of the project in the store.")] = None,
     label_studio: Annotated[str | None, opt("Address of Label Studio.")] = None,
-    project_id: Annotated[int | None, opt("Label Studio project id.", "--project", min=1)] = None,
+    project: Annotated[str | None, opt("Number of the Label Studio project, or name of the Phoenix project.")] = None,
     control: Annotated[str | None, opt("Control of the labeling config, if there are several.")] = None,
     mlflow: Annotated[str | None, opt("Address of MLflow, whose traces are labeled.")] = None,
     experiment: Annotated[str | None, opt("Name or number of the MLflow experiment.")] = None,
+    phoenix: Annotated[str | None, opt("Address of Arize Phoenix, whose traces are labeled.")] = None,
     tables: Annotated[Path | None, opt("A folder or file of tables instead of a platform.")] = None,
     item: Annotated[str | None, opt("Tables: column of the item.")] = None,
     annotator: Annotated[str | None, opt("Tables: column of the annotator.")] = None,
@@ -54,29 +55,37 @@ def init(
     annotators: Annotated[str | None, opt("Comma-separated annotators to ask by name.")] = None,
     config: Config = HERE,
 ) -> None:
-    """Look at a Label Studio project, an MLflow experiment or tables, and write hitl.toml; asks for what is missing."""
+    """Look at a project of Label Studio, MLflow or Phoenix, or at tables, and write hitl.toml; asks what is missing."""
     from hitl.settings import new_settings
 
     new_settings.require_new(config)
-    if sum(given is not None for given in (where, label_studio, mlflow, tables)) > 1:
-        raise BadSettings("init: expected one source: an address or a path, --label-studio, --mlflow, or --tables")
+    if sum(given is not None for given in (where, label_studio, mlflow, phoenix, tables)) > 1:
+        sources = "an address or a path, --label-studio, --mlflow, --phoenix, or --tables"
+        raise BadSettings(f"init: expected one source: {sources}")
     if (mlflow is None) != (experiment is None):
         raise BadSettings("init: expected --mlflow with the address and --experiment with the name of an experiment")
-    if where is None and label_studio is None and mlflow is None and tables is None:
+    if phoenix is not None and project is None:
+        raise BadSettings("init: expected --phoenix with the address and --project with the name of a project")
+    if not any((where, label_studio, mlflow, phoenix, tables)):
         where = _ask("Address of the Label Studio project, or path of the tables", "--label-studio or --tables")
     if where is not None:
         label_studio, tables = (None, Path(where)) if Path(where).exists() else (_address(where), None)
     columns = {"item": item, "annotator": annotator, "label": label}
     if tables is not None:
-        others = {"project": project_id, "control": control}
+        others = {"project": project, "control": control}
         refuse([key for key, value in others.items() if value is not None], "init: {} is for Label Studio, not tables")
         found = _tables(tables, config, columns)
     elif mlflow is not None and experiment is not None:
-        found = _mlflow(mlflow, experiment, annotators is None)
+        source = {"kind": "mlflow", "url": mlflow.rstrip("/"), "experiment": experiment}
+        found = _of_traces(source | ({} if annotators else {"shared": True}), experiment)
+    elif phoenix is not None and project is not None:
+        found = _of_traces({"kind": "phoenix", "url": phoenix.rstrip("/"), "project": project}, project)
     else:
         assert label_studio is not None
         refuse([key for key, value in columns.items() if value is not None], "init: {} is for tables")
-        found = _label_studio(label_studio, project_id, control)
+        if project is not None and not (project.isdecimal() and int(project)):
+            raise BadSettings(f"--project {project!r}: expected the number of a Label Studio project")
+        found = _label_studio(label_studio, None if project is None else int(project), control)
     crew = list(names(annotators) or ())
     new_settings.write(config, name or found.name, dict(found.source), store, crew, found.lines)
     for line in found.lines:
@@ -167,21 +176,15 @@ def _label_studio(address: str, number: int | None, control: str | None) -> Foun
     return Found(source, _slug(title) or f"label-studio-{number}", lines)
 
 
-def _mlflow(url: str, experiment: str, shared: bool) -> Found:
-    """Look at the experiment and its questions. Raises Refused and Unreachable."""
-    from hitl.connectors.mlflow import MLflow, MLflowSettings
+def _of_traces(source: dict[str, Any], title: str) -> Found:
+    """Look at the questions of a source of traces. Raises MissingExtra, Refused and Unreachable."""
+    from hitl.connectors.catalog import connector_of, settings_of
     from hitl.models.predictors.predictor import required
 
-    required("httpx", "MLflow", "hitl-toolkit[mlflow]")
-    source = {
-        "kind": "mlflow",
-        "url": url.rstrip("/"),
-        "experiment": experiment,
-        **({"shared": True} if shared else {}),
-    }
-    connector = MLflow.open(MLflowSettings(url=url, experiment=experiment), Path())
+    required("httpx", source["kind"], f"hitl-toolkit[{source['kind']}]")
+    connector = connector_of(settings_of(source["kind"]).model_validate(source))
     lines = [f"{one.name}: {', '.join(map(str, one.options))}" for one in connector.questions()]
-    return Found(source, _slug(experiment) or f"mlflow-{connector.experiment}", lines)
+    return Found(source, _slug(title) or source["kind"], lines)
 
 
 def _slug(title: str) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer, Person
 from tests.connectors.label_studio.conftest import SENTIMENT, Project
-from tests.connectors.mlflow.server import Server, running
+from tests.connectors.mlflow import server as mlflow_server
+from tests.connectors.phoenix import server as phoenix_server
 from tests.security.leaks import leaks
 
 PASSWORD = "a-long-password"
@@ -40,7 +41,14 @@ def make_project(server: LocalServer, people: list[Person]) -> Callable[..., Pro
 
 
 @pytest.fixture(scope="session")
-def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def mlflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[mlflow_server.Server]:
     """A real MLflow for all tests; each makes its own experiment in it."""
-    with running(tmp_path_factory.mktemp("mlflow")) as server:
+    with mlflow_server.running(tmp_path_factory.mktemp("mlflow")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[phoenix_server.Server]:
+    """A real Phoenix for all tests; each makes its own project in it."""
+    with phoenix_server.running(tmp_path_factory.mktemp("phoenix")) as server:
         yield server

@@ -17,7 +17,8 @@ from hitl.platform import Connector, Operation, Receipt
 from hitl.settings import SourceSettings
 from hitl.testing.connectors import FACTS, check_connector
 from tests.connectors.label_studio.projects import connect, labeled_project
-from tests.connectors.mlflow.server import answered
+from tests.connectors.mlflow import server as mlflow
+from tests.connectors.phoenix import server as phoenix
 from tests.cycle.test_marked_texts import folder as folder_with_spans
 from tests.projects import folder_with_tables
 
@@ -36,13 +37,18 @@ def of_label_studio(request: pytest.FixtureRequest, folder: Path) -> Connector:
 
 
 def of_mlflow(request: pytest.FixtureRequest, folder: Path) -> Connector:
-    return answered(request.getfixturevalue("mlflow"), folder.name).connect()
+    return mlflow.answered(request.getfixturevalue("mlflow"), folder.name).connect()
+
+
+def of_phoenix(request: pytest.FixtureRequest, folder: Path) -> Connector:
+    return phoenix.answered(request.getfixturevalue("phoenix"), folder.name).connect()
 
 
 MAKE: dict[str, Callable[[pytest.FixtureRequest, Path], Connector]] = {
     "tables": of_tables,
     "label-studio": of_label_studio,
     "mlflow": of_mlflow,
+    "phoenix": of_phoenix,
 }
 ON_SERVER = (pytest.mark.server, pytest.mark.journey)
 KINDS = [pytest.param(kind, marks=() if kind == "tables" else ON_SERVER) for kind in CONNECTORS.own]

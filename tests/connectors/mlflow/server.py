@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from hitl.connectors.mlflow import MLflow
+from tests.connectors.servers import free_port, installed, served
 
 VERSION = "3.17.2"
 API = "/api/3.0/mlflow"
-START_SECONDS = 120.0
-
-
-def installed() -> Path:
-    """The `bin` of MLflow's environment in HITL_HOME. The first of several processes makes it; the others wait."""
-    home = Path(os.environ.get("HITL_HOME") or Path.home() / ".cache" / "hitl").absolute()
-    folder = home / f"mlflow-{VERSION}"
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "mlflow.lock").open("w") as lock:
-        flock(lock, LOCK_EX)
-        if not (folder / "ready").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-            python, uv = str(folder / "bin" / "python"), Path(sys.executable).with_name("uv")
-            pip = [str(uv), "pip", "install", "--python", python] if uv.exists() else [python, "-m", "pip", "install"]
-            subprocess.run([*pip, "-q", f"mlflow=={VERSION}"], check=True)
-            (folder / "ready").touch()
-    return folder / "bin"
 
 
 @dataclass(frozen=True)
@@ -137,32 +114,10 @@ def answered(server: Server, name: str) -> Experiment:
 @contextmanager
 def running(folder: Path) -> Iterator[Server]:
     """A server with an empty database in this folder, until the block ends."""
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(installed() / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += [
-        "--backend-store-uri",
-        f"sqlite:///{folder}/mlflow.db",
-        "--artifacts-destination",
-        f"{folder}/artifacts",
-    ]
+    port = free_port()
+    command = [str(installed("mlflow", VERSION) / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
+    command += ["--artifacts-destination", f"{folder}/artifacts"]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "PYTHONWARNINGS": "ignore"}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HITL_")} | quiet
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as http:
-            until = time.monotonic() + START_SECONDS
-            while True:
-                assert process.poll() is None, (folder / "server.log").read_text()
-                assert time.monotonic() < until, "MLflow does not start"
-                try:
-                    if http.get("/health").status_code == 200:
-                        break
-                except httpx.HTTPError:
-                    time.sleep(0.3)
-            yield Server(f"http://127.0.0.1:{port}", http)
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(timeout=30)
+    with served(command, folder, quiet, f"http://127.0.0.1:{port}", "/health") as http:
+        yield Server(f"http://127.0.0.1:{port}", http)

@@ -13,30 +13,12 @@ import pytest
 from hitl.errors import Refused, Unreachable
 from tests.command_line import Run, forked
 from tests.connectors.mlflow.server import API, Experiment, Server, answered
+from tests.connectors.servers import KILLED
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
 
 TRACES, PEOPLE = 200, ("ann", "bob", "cyd")
 FORM = {"correct": {"categorical": {"options": ["yes", "no"]}}}
-
-KILLED = """
-import os, signal, sys
-from hitl.cli import main
-from hitl.connectors.mlflow.client import Client
-
-sent, left = Client._sent, int(sys.argv.pop(1))
-
-def counted(*given, **named):
-    global left
-    left -= 1
-    if not left:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return sent(*given, **named)
-
-Client._sent = counted
-sys.argv[0] = "hitl"
-main()
-"""
 
 
 def begin(run: Run, made: Experiment, *people: str) -> None:
