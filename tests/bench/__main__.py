@@ -33,7 +33,7 @@ OTHERS = (
         "honesty.copies",
         "scale.many_items",
         "service.label_studio_pull",
-        "service.mlflow_pull",
+        "service.trace_pull",
     ),
     "guarantees.acceptance",
     "papers",

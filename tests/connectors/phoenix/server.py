@@ -15,7 +15,7 @@ from hitl.connectors.phoenix import Phoenix
 from tests.connectors.servers import free_port, installed, served
 
 VERSION = "20.26.1"
-SECONDS = 90.0
+SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Project:
         until = time.monotonic() + SECONDS
         while len(self.spans()) < 2 * len(self.traces):
             assert time.monotonic() < until, "spans do not become visible"
-            time.sleep(0.3)
+            time.sleep(max(0.3, count / 1000))
 
     def spans(self) -> list[str]:
         """Ids of all spans that are visible."""
