@@ -49,7 +49,7 @@ AT_A_TIME = 10
 So an item gets at most a tenth too many.
 """
 
-MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.25, 0.35, 0.4, 0.6
+MODEL, TARGET, UNCHECKED, HARDLY_KNOWN = 0.25, 0.4, 0.4, 0.6
 """Standard deviations of ln (labels needed / labels forecast) in simulated runs, beyond the spread of the draws.
 
 MODEL if every item is to be done. TARGET if an accuracy is to be reached. UNCHECKED if known items contradict the

@@ -229,7 +229,7 @@ def test_a_third_into_the_run_it_is_right_to_a_quarter(combiner: Combiner, budge
         spent, ahead = min(steps, key=lambda step: abs(step[0] - 0.3 * total))
         ratios.append(ahead.labels / (total - spent))
         assert ahead.low <= total - spent <= ahead.high
-    near = 0.25 if budget.target_accuracy is None else 0.4  # the fit without known truth still learns what they tell
+    near = 0.25 if budget.target_accuracy is None else 0.5  # a gold item more that is wrong holds up the stop
     assert np.median(np.abs(np.array(ratios) - 1)) < near
     assert sum(abs(ratio - 1) < near for ratio in ratios) >= 3
 
