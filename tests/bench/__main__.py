@@ -31,6 +31,7 @@ OTHERS = (
         "honesty.stops",
         "honesty.policy",
         "honesty.copies",
+        "honesty.model_and_people",
         "scale.many_items",
         "service.label_studio_pull",
         "service.trace_pull",

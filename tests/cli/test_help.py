@@ -110,7 +110,7 @@ def test_what_is_wrong_with_a_source_of_another_package_is_said(package: Path, t
     for kind, message in (
         ("broken", "source.kind 'broken' of loud-labels cannot be loaded"),
         ("empty", "source.kind 'empty': LoudSettings has no Settings; see hitl.connectors.catalog"),
-        ("quiet", "source.kind 'quiet' is unknown; expected one of label-studio, mlflow, phoenix, tables, broken, empty, loud"),
+        ("quiet", "'quiet' is unknown; expected one of label-studio, mlflow, phoenix, tables, broken, empty, loud"),
     ):
         (tmp_path / "hitl.toml").write_text(f'{config}kind = "{kind}"\n')
         done = hitl(package, tmp_path, "pull")
