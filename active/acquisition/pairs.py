@@ -36,7 +36,7 @@ class Pair:
 def next_pairs(ranking: Ranking, count: int, capacity: int, asked: Collection[tuple[int, int, int]] = ()) -> list[Pair]:
     """Return at most `count` pairs, first those of the most reliable annotators, each at most `capacity` times.
 
-    `asked`: annotator and two items of comparisons that are not asked for; nobody is asked twice. After each choice the
+    `asked`: annotator and two items of comparisons to leave out, because they were asked before. After each choice the
     covariance becomes what it would be with the answer, so that the next one adds something else.
     """
     covariance, chosen = ranking.covariance.copy(), list[Pair]()
@@ -59,7 +59,7 @@ def next_pairs(ranking: Ranking, count: int, capacity: int, asked: Collection[tu
 
 
 def information(ranking: Ranking, d: Floats, reliability: float) -> Floats:
-    """Return the Fisher information about a difference of strengths d in an answer of somebody this reliable."""
+    """Return the Fisher information that an answer of this reliability has about a difference of strengths d."""
     p = np.exp(log_outcomes(d, ranking.tie))
     x = np.array([0.5, -0.5, 0.0])[(...,) + (None,) * np.ndim(d)]
     slope = reliability * p * (x - (p[0] - p[1]) / 2)

@@ -70,7 +70,7 @@ def share_of(y_n: Floats, f_n: Floats, mean: float, size: float, confidence: flo
 
 
 def clopper_pearson(successes: int, known: int, confidence: float = 0.95) -> Interval:
-    """Return the exact two-sided interval of a share of which `successes` of `known` answers were seen."""
+    """Return the exact two-sided interval of a share, given `successes` among `known` answers."""
     tail = (1 - confidence) / 2
     low = float(beta.ppf(tail, successes, known - successes + 1)) if successes else 0.0
     high = float(beta.ppf(1 - tail, successes + 1, known - successes)) if successes < known else 1.0

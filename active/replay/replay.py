@@ -59,7 +59,7 @@ class Stopped:
         accuracy: true accuracy.
         audited: number of labels that were audited then.
         proven: True if the audit proved the target accuracy.
-        mended: true accuracy after the errors that the audit found are corrected.
+        corrected: true accuracy after the errors that the audit found are corrected.
     """
 
     labels: int
@@ -67,7 +67,7 @@ class Stopped:
     accuracy: float
     audited: int = 0
     proven: bool = False
-    mended: float = 0.0
+    corrected: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ class StopRule:
         wrong = (consensus.codes != recorded.truth)[recorded.known]
         audit = Audit(1 - consensus.confidence[recorded.known], Promise(1 - self.target), f"replay {spent}")
         audit.replay(wrong, self.audits)
-        mended = 1.0 - float(wrong.sum() - sum(audit.wrong)) / wrong.size
-        return Stopped(spent, expected.accuracy, accuracy, len(audit.wrong), audit.state == PROVEN, mended)
+        corrected = 1.0 - float(wrong.sum() - sum(audit.wrong)) / wrong.size
+        return Stopped(spent, expected.accuracy, accuracy, len(audit.wrong), audit.state == PROVEN, corrected)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

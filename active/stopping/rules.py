@@ -54,7 +54,7 @@ A certificate of 95 % takes some 220 audits where half of the permitted errors a
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What is believed about the accuracy of labels, and what known items say about it.
+    """Believed accuracy of labels, and its check by known items.
 
     Attributes:
         accuracy: believed share of items whose label is right, in [0, 1].

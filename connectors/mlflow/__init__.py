@@ -7,7 +7,7 @@ Pull: MLflow has no "updated since" and tells no deletions, so every pull reads 
 Push: everything is compared with the server, and only differences are written:
 
     consensus       feedback `<question>_hitl` of hitl (CODE), with its confidence; nobody else's answer is touched
-    assign          a review queue "hitl: <annotator>" each, because one queue is cleared by whoever answers first
+    assign          a review queue "hitl: <annotator>" each, because the first answer clears a trace for the whole queue
     order           with source.shared: the queue "hitl" of anybody, at most MOST traces
     gold            expectations;  add_items: traces;  labels_wanted: nothing, as each person has a queue
 
@@ -59,7 +59,7 @@ Json = dict[str, Any]
 class MLflowSettings(SourceSettings):
     """Keys of `[source]` for MLflow: server, name or number of the experiment, and questions (empty: all).
 
-    `shared`: traces for anyone, where `crew.annotators` names nobody, are put into a queue "hitl".
+    `shared`: put traces for anyone into a queue "hitl", for projects without `crew.annotators`.
     """
 
     kind: Literal["mlflow"] = "mlflow"
@@ -240,7 +240,7 @@ class MLflow(Connector):
                 yield Write("DELETE", f"{path}/{twice['assessment_id']}", f"{item}: {name} is there twice")
 
     def _gold(self, questions: Mapping[str, Mapping[str, str]]) -> Iterator[Write]:
-        """Write ground truth as expectations of hitl, beside anybody else's."""
+        """Write ground truth as expectations of hitl, next to those of other people."""
         asked = {one.question.name: one for one in self._asked()}
         items = list(dict.fromkeys(item for labels in questions.values() for item in labels))
         there = {trace["trace_id"]: trace.get("assessments", []) for trace in self.client.infos(items)}

@@ -81,7 +81,7 @@ class Terms(_Part):
 
     @property
     def promise(self) -> Promise:
-        """What is promised, without how."""
+        """Promise of the audit, without seed and auditors."""
         return Promise(self.error, self.confidence, self.mended, self.missed)
 
 

@@ -308,9 +308,9 @@ def _lines(report: ReplayReport, asked: Asked, tracks: Tracks) -> Iterator[show.
                 rows.append((name, rank, "not reached", *[""] * 5))
                 continue
             below.append(at.accuracy < asked.stop)
-            proofs += [at.mended < asked.stop] if at.proven else []
+            proofs += [at.corrected < asked.stop] if at.proven else []
             verdict = "below" if below[-1] else "reached"
-            proven = f"{'proven' if at.proven else 'not proven'}, {at.mended:.1%} true"
+            proven = f"{'proven' if at.proven else 'not proven'}, {at.corrected:.1%} true"
             believed = f"{at.believed:.1%}", f"{at.accuracy:.1%}", verdict
             rows.append((name, rank, f"{at.labels:,}", *believed, f"{at.audited:,}", proven))
     columns = ["strategy", "seed", "labels", "believed", "true", "target", "audited", "after corrections"]

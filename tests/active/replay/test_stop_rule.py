@@ -102,3 +102,19 @@ def test_what_is_true_counts_known_items_as_right_and_scores_the_others() -> Non
     assert found is not None
     assert found.accuracy == pytest.approx(0.25 + 0.75 * right)
     assert (found.labels, found.believed) == (1800, expected.accuracy)
+
+
+def test_audits_at_the_stop_prove_what_is_true_after_corrections() -> None:
+    """All labels audited: every error is found. None audited: nothing is proven, and nothing is corrected."""
+    evidence = recorded()
+    consensus = DefaultCombiner().fit(replace(evidence, truth=None))
+    pool = PoolState.of([(replace(evidence, truth=None), consensus)], Budget())
+    wrong = int((consensus.codes != evidence.truth).sum())
+    assert wrong > 0
+    whole, none = (StopRule(0.01, audits=most).stopped(pool, evidence, 1800) for most in (200, 0))
+    assert whole is not None and none is not None  # noqa: PT018 - for mypy
+    assert (none.audited, none.proven, none.corrected) == (0, False, pytest.approx(1 - wrong / 200))
+    assert whole.proven
+    assert whole.corrected >= none.corrected
+    strict = StopRule(0.8, audits=200).stopped(pool, evidence, 1800)
+    assert strict is None or strict.proven == (strict.corrected >= 0.8)
