@@ -36,7 +36,7 @@ NAMES = (
     f"Methods: {', '.join(COMBINERS)}.",
     f"Policies: {', '.join(POLICIES)}.",
     f"Sources of a project: {', '.join(CONNECTORS)}.",
-    "Try it: [bold]hitl demo[/bold]. A file: [bold]hitl combine annotations.csv --output consensus.csv[/bold]. "
+    "Try it: [bold]hitl example photos[/bold]. A file: [bold]hitl combine annotations.csv --output consensus.csv[/bold]. "
     "A project: [bold]hitl init[/bold], then [bold]hitl run[/bold].",
 )
 app = typer.Typer(
@@ -101,6 +101,31 @@ def demo(
         replayed.run(output)
 
 
+def example(
+    name: Annotated[str | None, typer.Argument(help="Name of the example; see --list.")] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="New folder to write; default: the name of the example.")
+    ] = None,
+    listing: Annotated[bool, opt("Show the names of all examples, and exit.", "--list")] = False,
+) -> None:
+    """Write a folder with labels, predictions, ground truth and a hitl.toml, to try every command on."""
+    from hitl.demo.examples import ABOUT, write
+
+    if listing or name is None:
+        for each, about in ABOUT.items():
+            show.line(f"{each:<10} {about}")
+        return
+    folder = Path(name) if folder is None else folder
+    rows = write(name, folder)
+    show.line(f"{name}: {ABOUT[name]}")
+    for file, number in rows.items():
+        show.line(f"wrote {folder / file} ({show.counted(number, 'row')})")
+    show.line(f"wrote {folder / 'hitl.toml'}")
+    models = [(file.removeprefix("probabilities_").removesuffix(".csv"), file) for file in rows if "probabil" in file]
+    flags = "".join(f" --probabilities {model}={file}" for model, file in models)
+    show.line(f"next: `cd {folder}`, then `hitl combine annotations.csv{flags} --output consensus.csv`, or `hitl run`")
+
+
 PANELS: dict[str, list[Callable[..., None]]] = {
     "Files": [combine.combine, shard.shard, predict.predict, embed.embed, replay.replay, rank.rank],
     "Guarantees": [certify.certify, certify.verify, estimate.estimate],
@@ -124,7 +149,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
         project.push,
     ],
     "Store": [store.backup, store.restore, store.migrate],
-    "Demo": [demo],
+    "Examples": [example, demo],
 }
 """Panel of the help -> its commands."""
 
