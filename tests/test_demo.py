@@ -1,4 +1,4 @@
-"""`hitl demo` and `hitl example`: from nothing to a comparison and a report, or to a folder that every command reads."""
+"""`hitl demo` ends with a comparison and a report, and `hitl example` writes a folder that every command reads."""
 
 from __future__ import annotations
 
