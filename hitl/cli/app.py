@@ -36,7 +36,8 @@ NAMES = (
     f"Methods: {', '.join(COMBINERS)}.",
     f"Policies: {', '.join(POLICIES)}.",
     f"Sources of a project: {', '.join(CONNECTORS)}.",
-    "Try it: [bold]hitl example photos[/bold]. A file: [bold]hitl combine annotations.csv --output consensus.csv[/bold]. "
+    "Try it: [bold]hitl example photos[/bold]. "
+    "A file: [bold]hitl combine annotations.csv --output consensus.csv[/bold]. "
     "A project: [bold]hitl init[/bold], then [bold]hitl run[/bold].",
 )
 app = typer.Typer(

@@ -47,11 +47,28 @@ class Simulated:
 
 
 TOPICS = {
-    "economy": "bank market shares profit prices trade budget wages".split(),
-    "science": "study planet cells telescope vaccine climate laser fossil".split(),
-    "sports": "coach final goal league striker season medal referee".split(),
+    "economy": ("bank", "market", "shares", "profit", "prices", "trade", "budget", "wages"),
+    "science": ("study", "planet", "cells", "telescope", "vaccine", "climate", "laser", "fossil"),
+    "sports": ("coach", "final", "goal", "league", "striker", "season", "medal", "referee"),
 }
-COMMON = "new after over says first year plan record city two more against report last talks big".split()
+COMMON = (
+    "new",
+    "after",
+    "over",
+    "says",
+    "first",
+    "year",
+    "plan",
+    "record",
+    "city",
+    "two",
+    "more",
+    "against",
+    "report",
+    "last",
+    "talks",
+    "big",
+)
 REAL = "rte"
 SIMULATED = {
     "photos": Simulated("photos of animals, and a network's predictions", ("cat", "dog", "fox"), model="resnet"),
