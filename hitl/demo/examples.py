@@ -130,7 +130,7 @@ def _simulated(example: Simulated) -> dict[str, Rows]:
     rng = np.random.default_rng(0)
     classes, n_classes = example.classes, len(example.classes)
     items = [f"item-{number}" for number in range(1, example.items + 1)]
-    truth = rng.integers(n_classes, size=example.items)
+    truth = rng.integers(n_classes, size=example.items, dtype=np.int32)
     hard = rng.random(example.items) < HARD
     rows: Rows = []
     for n, item in enumerate(items[: example.labeled]):
