@@ -59,12 +59,16 @@ NO_QUEUES = "Phoenix has no queues; `hitl plan` lists what each annotator reads 
 
 
 class PhoenixSettings(SourceSettings):
-    """Keys of `[source]` for Phoenix: server, name of the project, and questions (empty: all)."""
+    """Keys of `[source]` for Phoenix."""
 
     kind: Literal["phoenix"] = "phoenix"
+    """Phoenix."""
     url: str = "http://localhost:6006"
+    """Address of the server."""
     project: str = Field(min_length=1)
+    """Name of the project."""
     questions: tuple[str, ...] = ()
+    """Questions to use; empty: all with one answer out of several."""
 
 
 class Server(Rest):

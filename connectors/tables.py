@@ -59,28 +59,37 @@ pause for minutes, and a schedule may pull every minute.
 
 
 class TablesSettings(SourceSettings):
-    """Keys of `[source]` for tables: their location and the names of their columns.
-
-    If a table has lost more than the share `max_shrink` of its rows since the last run, the missing rows are deleted
-    only once the files have stayed the same for SETTLED seconds. `trim` ignores spaces around names, and `ignore_case`
-    takes names that differ only in case as one. `na` lists texts that stand for an empty field. `day_first` says
-    whether 3/1/2026 is in January.
-    """
+    """Keys of `[source]` for tables: their location and the names of their columns."""
 
     kind: Literal["tables"] = "tables"
+    """A folder or a file of tables."""
     path: str = Field(min_length=1)
+    """Folder or file, relative to hitl.toml."""
     item: str = "item"
+    """Column of the item."""
     annotator: str = "annotator"
+    """Column of the annotator."""
     label: str = "label"
+    """Column of the label."""
     time: str | None = None
+    """Column of the time of an answer."""
     classes: tuple[str, ...] = ()
+    """Classes, if the labels so far do not show all of them."""
     abstain: tuple[str, ...] = ()
+    """Labels that are no class, such as "Unsure"."""
     output: str | None = None
+    """Folder of results; default: `hitl-output` in the folder of tables."""
     max_shrink: float = Field(default=0.1, ge=0, le=1)
+    """Share of its rows that a table may lose between runs. Above it, missing rows are deleted once the files settle.
+    """
     trim: bool = False
+    """Ignore spaces around names."""
     ignore_case: bool = False
+    """Treat names that differ only in case as one."""
     na: tuple[str, ...] = ()
+    """Texts that stand for an empty field, such as "NA"."""
     day_first: bool | None = None
+    """Whether 3/1/2026 is in January, if no date of the column shows it."""
 
     def graph(self, folder: Path) -> GraphSettings:
         """Return the settings of graph.*, or empty settings if it is not in the folder of tables."""

@@ -72,21 +72,26 @@ def read_token() -> str:
 
 
 class LabelStudioSettings(SourceSettings):
-    """Keys of `[source]` for Label Studio: server, project, and optionally a single control.
-
-    `rename`: former name of a choice -> its name now, for answers that were given before it was renamed. `overlap`: how
-    far the server's clock may go back, and how late a row may become visible ("30m").
-    """
+    """Keys of `[source]` for Label Studio."""
 
     kind: Literal["label-studio"] = "label-studio"
+    """Label Studio."""
     url: str = "http://localhost:8080"
+    """Address of the server."""
     project: int = Field(gt=0)
+    """Number of the project."""
     control: str | None = None
+    """Control of the labeling config to use, if there are several."""
     abstain: tuple[str, ...] = ()
+    """Choices that are no class, such as "Unsure"."""
     rename: dict[str, str] = Field(default_factory=dict)
+    """Former name of a choice -> its name now, as `{ cat = "feline" }`."""
     key: str | None = Field(default=None, min_length=1)
+    """Field of a task's data that holds your own id."""
     overlap: Seconds = OVERLAP
+    """How far the server's clock may go back, and how late a row may become visible."""
     timeout: float = Field(default=REQUEST_SECONDS, gt=0)
+    """Seconds per request. A read without a byte for a quarter of it is tried once more."""
 
 
 class LabelStudio(Connector):

@@ -57,16 +57,18 @@ Json = dict[str, Any]
 
 
 class MLflowSettings(SourceSettings):
-    """Keys of `[source]` for MLflow: server, name or number of the experiment, and questions (empty: all).
-
-    `shared`: put traces for anyone into a queue "hitl", for projects without `crew.annotators`.
-    """
+    """Keys of `[source]` for MLflow."""
 
     kind: Literal["mlflow"] = "mlflow"
+    """MLflow."""
     url: str = "http://localhost:5000"
+    """Address of the server."""
     experiment: str = Field(min_length=1)
+    """Name or number of the experiment."""
     questions: tuple[str, ...] = ()
+    """Questions to use; empty: all with one answer out of several."""
     shared: bool = False
+    """Put traces for anyone into a queue "hitl", for projects without `crew.annotators`."""
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,11 @@ from hitl.errors import BadSettings
 from hitl.formatting import did_you_mean
 from hitl.settings.environment import Environment
 from hitl.settings.events import EventSettings, is_address, require_different
+from hitl.settings.learning import FeatureSettings as FeatureSettings
+from hitl.settings.learning import GraphSettings as GraphSettings
+from hitl.settings.learning import LearnSettings as LearnSettings
 from hitl.settings.schedule import ScheduleSettings
-from hitl.settings.section import AtLeastOne, Count, Price, Seconds, Section, Text, check
+from hitl.settings.section import AtLeastOne, Count, Price, Seconds, Section, Text, check, code_in
 from hitl.tables.limits import Limits
 
 WEBHOOK_SECRET = "HITL_WEBHOOK_SECRET"
@@ -44,6 +47,7 @@ class SourceSettings(Section):
     """
 
     kind: str
+    """`label-studio`, `mlflow`, `phoenix`, `tables`, or a connector of another package."""
 
     def graph(self, folder: Path) -> GraphSettings:
         """Return settings of the graph file if the source has one, else empty ones. `folder`: folder of hitl.toml."""
@@ -68,8 +72,11 @@ class MethodSettings(Section):
     """The combiner and its settings. If `paper`, defaults are those of the method's paper. `options` override them."""
 
     method: str = "default"
+    """Method that combines labels, or `file.py:Class` of your own."""
     paper: bool = False
+    """Use the settings of the method's paper instead of hitl's."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the method."""
 
     @property
     def arguments(self) -> tuple[str, dict[str, Any], bool]:
@@ -81,6 +88,7 @@ class CombineSettings(MethodSettings):
     """The combiner of all questions, and of single ones: `[combine.urgency]` is about the question "urgency"."""
 
     questions: dict[str, MethodSettings] = Field(default_factory=dict)
+    """Method of one question: a table such as `[combine.urgency]` with method, options and paper."""
 
     @model_validator(mode="before")
     @classmethod
@@ -114,13 +122,23 @@ class BudgetSettings(Section):
     """Limits on open questions, and when items and the project are done (see hitl.crew.Budget)."""
 
     open_questions: Count = 100
+    """Maximum number of questions that may be open at a time."""
     target_confidence: float = Field(default=0.95, gt=0, le=1)
+    """An item is done when the confidence of its label reaches this value."""
     min_labels: Count = 1
+    """Answers that an item needs before it can be done by its confidence; 0: a model alone is enough."""
     max_labels: AtLeastOne = 10
+    """Answers after which an item is done in any case."""
     cost: float = Field(default=math.inf, ge=0)
+    """Maximum cost of all open questions together, in the unit of `crew.cost`."""
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
+    """The project is done when hitl believes that this share of all labels is right."""
     value_per_label: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Value of one more right label, in the unit of `crew.cost`. A question that costs more than it brings is not
+    asked.
+    """
     accept: Text | None = None
+    """Table (item, label) of labels that need no annotator, written by `hitl models --skip-list`."""
 
     @model_validator(mode="after")
     def _can_be_done(self) -> BudgetSettings:
@@ -134,22 +152,26 @@ class BudgetSettings(Section):
 
 
 class CrewSettings(Section):
-    """Annotators who are asked by name (see hitl.crew.Crew). If empty, all annotators share one queue.
-
-    `skill_field` names the field of an item's data that lists the skills it requires. After `expire_hours`, an
-    unanswered question goes to another annotator. Annotators whose whole 95 % interval lies below
-    `least_accuracy` are named as needing training.
-    """
+    """Annotators who are asked by name (see hitl.crew.Crew). If empty, all annotators share one queue."""
 
     annotators: tuple[Text, ...] = ()
+    """Annotators who are asked by name; empty: questions go to anyone."""
     capacity: Count = UNLIMITED
+    """Maximum number of open questions per annotator; needs `crew.annotators`."""
     capacities: dict[str, Count] = Field(default_factory=dict)
+    """Capacities of single annotators, by name."""
     cost: Price = 1.0
+    """Cost of a label, in any one unit."""
     costs: dict[str, Price] = Field(default_factory=dict)
+    """Costs of single annotators, by name."""
     skills: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Skills of annotators, by name; needs `crew.annotators`."""
     skill_field: Text | None = None
+    """Field of an item's data that names the skills it requires."""
     expire_hours: float = Field(default=24.0, gt=0)
+    """Hours after which an unanswered question goes to another annotator."""
     least_accuracy: float = Field(default=0.0, ge=0, le=1)
+    """Annotators whose whole 95 % interval lies below this accuracy are named as needing training."""
 
     @model_validator(mode="after")
     def _has_an_effect(self) -> CrewSettings:
@@ -165,155 +187,65 @@ class PolicySettings(Section):
     """The policy and its settings."""
 
     name: str = "expected-gain"
+    """Policy that chooses the questions."""
     options: dict[str, Any] = Field(default_factory=dict)
-
-
-def code_in(folder: Path, name: str) -> str:
-    """Resolve the file of `file.py:name` against this folder. Return other names unchanged."""
-    return str(folder / name) if name.rpartition(":")[0].endswith(".py") else name
-
-
-class FeatureSettings(Section):
-    """Source of the features of items: one of `file`, `columns`, `text` and `image`, or none.
-
-    `file` has features by the user's own ids. `columns`, `text` and `image` name fields of an item's data. `model` is a
-    model of texts or images, and `weights` are the pretrained weights of a torchvision model. `dimensions` is the
-    number of features per item. Relative paths of images start at `folder`. `missing` says whether an item without
-    features is skipped or stops the run.
-    """
-
-    file: Text | None = None
-    columns: tuple[str, ...] = ()
-    text: Text | None = None
-    image: Text | None = None
-    model: Text | None = None
-    weights: Text | None = None
-    dimensions: AtLeastOne | None = None
-    folder: str = "."
-    device: str = "auto"
-    missing: Literal["skip", "refuse"] = "skip"
-
-    @property
-    def kind(self) -> Literal["file", "columns", "text", "image"] | None:
-        """Source of the features, or None."""
-        names: tuple[Literal["file", "columns", "text", "image"], ...] = ("file", "columns", "text", "image")
-        return next((name for name in names if getattr(self, name)), None)
-
-    def within(self, folder: Path) -> FeatureSettings:
-        """Return the settings with relative paths resolved against this folder."""
-        paths = {"folder": str(folder / self.folder)}
-        if self.file is not None:
-            paths["file"] = str(folder / self.file)
-        if self.weights is not None and (folder / self.weights).is_file():
-            paths["weights"] = str(folder / self.weights)
-        if self.model is not None:
-            paths["model"] = code_in(folder, self.model)
-        return self.model_copy(update=paths)
-
-    @model_validator(mode="after")
-    def _of_one_kind(self) -> FeatureSettings:
-        kinds = [name for name in ("file", "columns", "text", "image") if getattr(self, name)]
-        if len(kinds) > 1:
-            raise ValueError(f"{' and '.join(kinds)} exclude each other; expected one of them")
-        if not kinds and self.model_fields_set:
-            raise ValueError("nothing to make them of; expected one of file, columns, text and image")
-        if self.model is not None and self.kind not in ("text", "image"):
-            raise ValueError("model: sees a text or an image; expected one of these as well")
-        if self.image is not None and self.model is None:
-            raise ValueError("image: needs a model, such as 'torchvision:resnet18', 'module:name', 'file.py:name'")
-        return self
-
-
-class GraphSettings(Section):
-    """Links between items, for combiners that use a graph: from `file`, from `neighbours`, or none.
-
-    `file` has the edges between the user's own ids; its columns are the one named by `item`, neighbour, and optionally
-    weight. `neighbours` is the number of items with the nearest features to which each item is linked.
-    """
-
-    file: Text | None = None
-    item: Text = "item"
-    neighbours: AtLeastOne | None = None
-
-    @property
-    def kind(self) -> Literal["file", "neighbours"] | None:
-        """Source of the graph, or None."""
-        return "file" if self.file else "neighbours" if self.neighbours else None
-
-    def within(self, folder: Path) -> GraphSettings:
-        """Return the settings with a relative `file` resolved against this folder."""
-        return self if self.file is None else self.model_copy(update={"file": str(folder / self.file)})
-
-    @model_validator(mode="after")
-    def _of_one_kind(self) -> GraphSettings:
-        if (self.file is None) == (self.neighbours is None) and self.model_fields_set:
-            raise ValueError("expected one of file and neighbours")
-        return self
-
-
-class LearnSettings(Section):
-    """A model trained on labels and features while the project is labeled.
-
-    `field` names a field of an item's data that a custom estimator learns from directly, instead of features. `groups`
-    names a field with the same value for near-duplicates, which are put into the same fold. The model is retrained
-    when the number of changed labels (or items) exceeds the share `growth` of those in the last training.
-    """
-
-    model: Text | None = None
-    field: Text | None = None
-    folds: int = Field(default=5, ge=2)
-    groups: Text | None = None
-    growth: float = Field(default=0.1, ge=0)
-    seed: int = Field(default=0, ge=0, lt=2**32)
-
-    @model_validator(mode="after")
-    def _field_of_own(self) -> LearnSettings:
-        if self.field is not None and ":" not in (self.model or ""):
-            raise ValueError(
-                f'field is {self.field!r}: it is for an estimator of yours, model = "module:name"; others learn from '
-                "[features]"
-            )
-        return self
+    """Settings of the policy."""
 
 
 class PushSettings(Section):
     """Kinds of operations that a run may push to the platform."""
 
     consensus: bool = True
+    """Push the consensus."""
     order: bool = True
+    """Push the order of the questions."""
     assignments: bool = True
+    """Push the questions of each annotator."""
     labels_wanted: bool = True
+    """Push how many labels each item needs."""
 
 
 class RetentionSettings(Section):
-    """Time for which deleted rows are stored (`deleted`), and number of runs whose metrics are stored (`cycles`)."""
+    """How long the store keeps what is no longer needed."""
 
     deleted: Seconds = 30 * 24 * 3600.0
+    """How long the store keeps items and annotations that were deleted on the platform."""
     cycles: int = Field(default=1000, ge=100, le=UNLIMITED)
+    """Number of runs whose figures are stored. Consensus and plan are those of the last run."""
 
 
 class ServeSettings(Section):
-    """Settings of `hitl serve`.
-
-    `suggest`: what annotators see before they answer if hitl is the model backend of Label Studio: predictions of the
-    project's models, the consensus, or nothing. `url`: URL of the pages. `hosts`: their other host names; "*": any.
-    """
+    """Settings of `hitl serve`."""
 
     suggest: Literal["model", "consensus", "never"] = "model"
+    """What annotators see before they answer if hitl is Label Studio's model backend: predictions of models, the
+    consensus, or nothing.
+    """
     url: Annotated[str, AfterValidator(check(_require_url))] | None = None
+    """Address where people reach `hitl serve`, for links in events."""
     hosts: tuple[Annotated[str, Field(pattern=r"^(\*|[A-Za-z0-9_.-]+)$")], ...] = ()
+    """Other host names of the pages; `*`: any. Requests for other names are refused."""
 
 
 class LimitSettings(Section):
     """Limits on files, so that a hostile file causes an error instead of a crash (see hitl.tables.limits)."""
 
     nesting: int = Field(default=Limits.nesting, ge=1)
+    """Maximum depth of nested values in JSON."""
     unpacked: int = Field(default=Limits.unpacked, ge=1)
+    """Maximum size in bytes of an unpacked file. Beyond 256 MiB it may be at most 200 times as large as the packed
+    one.
+    """
     rows: int = Field(default=Limits.rows, ge=1)
+    """Maximum number of rows of a table."""
     columns: int = Field(default=Limits.columns, ge=1)
+    """Maximum number of columns of a table."""
     classes: int = Field(default=Limits.classes, ge=2)
+    """Maximum number of different labels."""
     name_length: int = Field(default=Limits.name_length, ge=1)
+    """Maximum number of characters of a name in a table."""
     memory: int = Field(default=Limits.memory, ge=0)
+    """Maximum bytes that a table or a fit may take, estimated before it begins; 0: what is available."""
 
     def limits(self) -> Limits:
         """Return the limits in the form that `hitl.tables` uses."""
@@ -347,8 +279,10 @@ class Settings(FromFile):
     model_config = SettingsConfigDict(extra="forbid")
 
     name: str = Field(min_length=1, max_length=100)
+    """Name of the project in the store."""
     source: SourceSettings
     store: str = "sqlite:///.hitl/hitl.db"
+    """Database: `sqlite:///file`, or `postgresql://user@host/database` (extra `postgres`)."""
     combine: CombineSettings = CombineSettings()
     budget: BudgetSettings = BudgetSettings()
     crew: CrewSettings = CrewSettings()
@@ -362,8 +296,11 @@ class Settings(FromFile):
     serve: ServeSettings = ServeSettings()
     limits: LimitSettings = LimitSettings()
     events: Annotated[tuple[EventSettings, ...], AfterValidator(check(require_different))] = ()
+    """Addresses that are told what happens (`[[events]]`)."""
     models: dict[str, str] = Field(default_factory=dict)
+    """Files of probabilities that every run reads: model = "probs.csv", relative to hitl.toml, by your own item ids."""
     webhook_secret: SecretStr | None = None
+    """Secret of webhooks. It is never in the file: set `HITL_WEBHOOK_SECRET`."""
 
     def within(self, folder: Path) -> Settings:
         """Return the settings with relative paths resolved against this folder, except those of source and store."""

@@ -52,10 +52,15 @@ class EventSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
+    """Name of the address, in small letters. It is part of the names of its environment variables."""
     url: SecretStr | None = None
+    """Address. It may be in `HITL_EVENTS_<NAME>_URL` instead, because addresses of chat tools are secrets."""
     secret: SecretStr | None = None
+    """Secret that signs events. It is never in the file: set `HITL_EVENTS_<NAME>_SECRET`."""
     kinds: tuple[Kind, ...] = Field(default=KINDS, min_length=1)
+    """Kinds of events that are sent; default: all."""
     template: Literal["json", "slack"] = "json"
+    """Format: signed JSON, or a text for Slack, Mattermost and others."""
 
     @model_validator(mode="before")
     @classmethod

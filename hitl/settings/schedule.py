@@ -26,14 +26,23 @@ class ScheduleSettings(Section):
     """When runs start: by time, new annotations or webhooks. After `late_after` missed runs, /health fails."""
 
     every: Seconds | None = None
+    """Interval between runs, such as `15m`."""
     cron: Annotated[str, AfterValidator(check(_require_cron))] | None = None
+    """Cron line, such as `*/10 8-18 * * mon-fri`; excludes `every`."""
     timezone: Annotated[str, AfterValidator(check(zone_of))] = "UTC"
+    """Time zone of the cron line."""
     after_annotations: AtLeastOne | None = None
+    """Number of new annotations that start a run."""
     poll: Seconds = 60.0
+    """How often new annotations are counted."""
     webhook: Annotated[str, AfterValidator(check(_require_listener))] | None = None
+    """Address at which `hitl schedule` listens for webhooks, such as `127.0.0.1:8090`."""
     debounce: Seconds = 10.0
+    """Time from the last webhook of a burst to the run."""
     debounce_at_most: Seconds = 120.0
+    """Maximum time from the first webhook of a burst to the run."""
     late_after: AtLeastOne = 3
+    """`/health` fails when this many due times have passed without a finished run (without times: 10 minutes each)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> ScheduleSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -42,3 +43,8 @@ class Section(BaseModel):
     """A section of hitl.toml. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def code_in(folder: Path, name: str) -> str:
+    """Resolve the file of `file.py:name` against this folder. Return other names unchanged."""
+    return str(folder / name) if name.rpartition(":")[0].endswith(".py") else name
