@@ -62,6 +62,9 @@ def checks(config: Path) -> Iterator[Check]:
         reported, suggested = store.suggested(settings.name)
         if reported:  # the platform reports which answers began as a suggestion
             detail = f"{suggested:,} of {reported:,} began as a suggestion that the annotator saw"
+            detail += (
+                f"; {settings.serve.blind_share:.0%} of the items get none (serve.blind_share)" if suggested else ""
+            )
             yield Check("answers", True, detail)
         for note in store.notes(settings.name):
             fix = note.fix or "fix or delete them on the platform; until then they count as skips"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hitl.active.guarantees.skip_list import SkipList
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
+    from hitl.models.analysis.anchoring import Pulls
     from hitl.models.analysis.annotator_profile import AnnotatorProfiles
     from hitl.models.analysis.model_profile import Account, ModelProfile
 
@@ -111,6 +112,7 @@ class Judged:
         basis: where the consensus comes from, in words.
         questions: question ("" for files) -> evidence and consensus.
         least_accuracy: accuracy that the project requires of annotators, in [0, 1].
+        suggestions: how far suggestions pull the answers of a project, or None if nobody has seen one.
     """
 
     command: str
@@ -118,6 +120,7 @@ class Judged:
     basis: str
     questions: dict[str, tuple[Evidence, Consensus]]
     least_accuracy: float = 0.0
+    suggestions: Pulls | None = None
 
     def map(self, fit: Callable[[Evidence, Consensus], Any]) -> dict[str, Any]:
         """Return question -> result of `fit`."""
@@ -128,6 +131,7 @@ def _judged(command: str, given: Given, shown: Shown, also_written: Path | None 
     """Combine the files, or return the results of the project's last run, combined again if its inputs have changed."""
     from hitl.inputs_digest import stored_results
     from hitl.project import stored, stored_evidence, stored_questions
+    from hitl.report.suggestions import pulls_of_suggestions
     from hitl.status import as_of
     from hitl.tables.write import require_writable
 
@@ -152,9 +156,10 @@ def _judged(command: str, given: Given, shown: Shown, also_written: Path | None 
         )
         results, of_last_run = stored_results(settings, store, known, progress)
         basis = as_of(store, settings.name)
+        pulls = pulls_of_suggestions(settings, store, known, results) if command == "annotators" else None
     basis += "" if of_last_run else "; combined now, because labels, settings or files have changed since"
     questions = {name: (known[name], results[name]) for name in known}
-    return Judged(command, settings.name, basis, questions, settings.crew.least_accuracy)
+    return Judged(command, settings.name, basis, questions, settings.crew.least_accuracy, pulls)
 
 
 def _show(
@@ -178,6 +183,7 @@ def _show(
             for name, (_, consensus) in judged.questions.items()
         }
         of_project = {"project": judged.project, "as_of": judged.basis, "questions": questions}
+        of_project |= {} if judged.suggestions is None else {"suggestions": _json_values(judged.suggestions)}
         whole = questions[""] if judged.project is None else of_project
         return whole | {"written": {name or judged.command: str(path) for name, path in written.items()}}
 
@@ -185,6 +191,8 @@ def _show(
         yield judged.basis
         for name, profile in profiles.items():
             yield from lines_of(f": {name}" if name else "", profile)
+        if judged.suggestions is not None:
+            yield str(judged.suggestions.overall)
         yield from show.wrote([*written.values(), *also_written])
 
     show.result(data, lines(), shown.as_json)

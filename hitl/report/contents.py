@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hitl.annotations import Floats, Ints, Name
 from hitl.consensus import Consensus
@@ -13,6 +13,9 @@ from hitl.errors import BadInput
 from hitl.evidence import Evidence
 from hitl.metrics import Summary
 from hitl.plan import Plan
+
+if TYPE_CHECKING:
+    from hitl.models.analysis.anchoring import Pulls
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +100,7 @@ class Report:
         summary: the state in sentences, and what to do next (`hitl.metrics.Summary`), or None.
         outlook: believed accuracy and remaining work, a line each.
         remaining: lines of `outlook` about the remaining work.
+        suggestions: how far suggestions pull answers, or None if nobody has seen one.
         links: annotator -> URL of the page where they answer.
         command: the command line that wrote the report, if any.
         generated: time of the report (None: now).
@@ -111,6 +115,7 @@ class Report:
     summary: Summary | None = None
     outlook: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
+    suggestions: Pulls | None = None
     links: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     generated: datetime | None = None

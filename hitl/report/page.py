@@ -203,6 +203,7 @@ def verdict(report: Report, questions: Sequence[dict[str, Any]]) -> dict[str, li
         "Where does it stand?": stands,
         "Does the model help?": helps,
         "Who needs training?": training,
+        **({} if report.suggestions is None else {"Do suggestions pull answers?": [str(report.suggestions.overall)]}),
         "What is left?": [*report.remaining] or left,
     }
 

@@ -11,6 +11,7 @@ from hitl.metrics import outlook, remaining, summary_of
 from hitl.platform import Question
 from hitl.project import item_names
 from hitl.report.contents import Cycle, QuestionPage, Report
+from hitl.report.suggestions import pulls_of_suggestions
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 def stored_report(settings: Settings, store: Store, questions: tuple[Question, ...]) -> Report:
     """Fit the stored data and return the report, with the history of runs. Raise BadInput if nothing is stored."""
     names = item_names(settings, store)
-    judgement = judge(settings, store, questions).named(names)
+    judged = judge(settings, store, questions)
+    pulls = pulls_of_suggestions(settings, store, judged.evidence, judged.results)
+    judgement = judged.named(names)
     table = store.items(settings.name)
     items = zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)
     texts: dict[Name, str] = {names[key]: text_of(json.loads(data)) for key, data in items}
@@ -41,6 +44,7 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
         summary=summary,
         outlook=tuple(outlook(judgement.metrics)),
         remaining=tuple(remaining(judgement.metrics)),
+        suggestions=pulls,
         command="hitl report",
     )
 

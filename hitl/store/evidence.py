@@ -179,6 +179,13 @@ class EvidenceStore(AnswerStore):
         began = reported.where(annotation.c.suggested.is_(sa.true()))
         return int(self.database.scalar(reported)), int(self.database.scalar(began))
 
+    def suggestions_seen(self, project: str) -> pa.Table:
+        """Return the annotations that began as a suggestion: item, annotator, time (see `annotations`)."""
+        columns = (annotation.c.item, annotation.c.annotator, annotation.c.time)
+        return self.database.table(
+            _live(project, "answer", *columns).where(annotation.c.suggested.is_(sa.true())).distinct()
+        )
+
     def _annotations(self, project: str, asked: list[Any]) -> int:
         """Count annotations. An annotation that answers several questions counts once."""
         if len(asked) == 1:

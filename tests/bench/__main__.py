@@ -32,6 +32,7 @@ OTHERS = (
         "honesty.policy",
         "honesty.copies",
         "honesty.model_and_people",
+        "honesty.suggestions",
         "scale.many_items",
         "service.label_studio_pull",
         "service.trace_pull",

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy.special import softmax
 
 from hitl.active.stopping.rules import OPEN, item_states
 from hitl.annotations import Floats, Ints, Name
 from hitl.connectors.label_studio.predictions import SUGGESTS
 from hitl.errors import BadEvidence, IgnoredEvidence
 from hitl.metrics import DIGITS, expected_accuracy
+from hitl.models.analysis.anchoring import is_blind, model_answers
 from hitl.models.analysis.information import information
 from hitl.models.combiner import Applicable, has_basis, name_of, seen_by
 from hitl.models.registry import chosen
@@ -330,15 +330,18 @@ class Suggestions:
         consensus   consensus of all annotators and models; nothing for gold items, which measure annotators
         never       nothing
 
+    Nothing is suggested for items that are drawn to be answered blind (`serve.blind_share`).
+
     A suggestion is an answer per question, in the form of a row of the operation `consensus`
     (`hitl.platform.Operation`).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, self.kind = snapshot, snapshot.settings.serve.suggest
+        self.blind_share = snapshot.settings.serve.blind_share
         # Label Studio asks once per version, so the version changes when the suggestions do.
         since = {"model": _digest(snapshot), "consensus": f"{snapshot.number}-{snapshot.revision}"}.get(self.kind)
-        self.version = f"{SUGGESTS}{self.kind}" + ("" if since is None else f"-{since}")
+        self.version = f"{SUGGESTS}{self.kind}" + ("" if since is None else f"-{self.blind_share:g}-{since}")
         views = snapshot.views if self.kind == "consensus" else {}
         evidence = {name: view.evidence for name, view in views.items() if view.evidence.parts is not None}
         rows = consensus_rows(evidence, {name: views[name].consensus for name in evidence})
@@ -348,7 +351,7 @@ class Suggestions:
     def of(self, key: str) -> dict[str, Answer]:
         """Return question -> suggested answer for the item with this platform key. Empty if nothing is suggested."""
         row = self.snapshot.key_place.get(key)
-        if row is None or self.kind == "never":
+        if row is None or self.kind == "never" or is_blind(self.snapshot.settings.name, key, self.blind_share):
             return {}
         item = self.snapshot.names[row].as_py()
         answers = {
@@ -372,15 +375,8 @@ def _of_all(view: QuestionView, row: int) -> Answer | None:
 
 def _of_models(view: QuestionView, row: int) -> Answer | None:
     """Return the mean prediction of the models, each recalibrated by its temperature. None if all abstain."""
-    predictions = []
-    for name, p_nj in view.evidence.probabilities.items():
-        if not np.isnan(p_nj[row, 0]):
-            log_j = np.log(np.maximum(p_nj[row], np.finfo(float).tiny))
-            predictions.append(softmax(log_j / float(view.consensus.temperatures.get(name, 1.0))))
-    if not predictions:
-        return None
-    p_j = np.mean(predictions, axis=0)
-    return _row(view, int(p_j.argmax()), p_j)
+    p_j = model_answers(view.evidence, view.consensus.temperatures, slice(row, row + 1))[0]
+    return None if np.isnan(p_j[0]) else _row(view, int(p_j.argmax()), p_j)
 
 
 def _row(view: QuestionView, label: int, p_j: Floats) -> Answer:

@@ -67,7 +67,9 @@ class Backend:
         self.one.snapshot = snapshot_of(self.settings, self.store)
 
     def suggest(self, what: str) -> None:
-        self.settings = self.settings.model_copy(update={"serve": ServeSettings.model_validate({"suggest": what})})
+        self.settings = self.settings.model_copy(
+            update={"serve": ServeSettings.model_validate({"suggest": what, "blind_share": 0})}
+        )
         assert self.one.snapshot is not None
         self.one.settings, self.one.snapshot = self.settings, replace(self.one.snapshot, settings=self.settings)
 
@@ -116,6 +118,7 @@ def backend(make_project: Callable[..., Project], tmp_path: Path) -> Iterator[Ba
     settings = Settings(
         name="p",
         source=LabelStudioSettings(url=project.server.url, project=project.number, abstain=("Unsure",)),
+        serve=ServeSettings(blind_share=0),
         budget=BudgetSettings(open_questions=5, target_confidence=0.999, min_labels=2),
     )
     one = One(settings, None)

@@ -40,7 +40,7 @@ class One:
 
 
 def settings_of(suggest: str, project: int = 1, url: str = "http://localhost:1") -> Settings:
-    serve = ServeSettings.model_validate({"suggest": suggest})
+    serve = ServeSettings.model_validate({"suggest": suggest, "blind_share": 0})
     return Settings(name="p", source=LabelStudioSettings(url=url, project=project), serve=serve)
 
 

@@ -134,7 +134,7 @@ def test_the_consensus_is_shown_where_that_is_asked_for(client: httpx.Client, on
     entries = predicted(client, *range(1, 9))
     moods = [None if (labels := said(entry)) is None else labels["mood"] for entry in entries]
     assert moods == ["bad", "bad", "mixed", "good", None, "bad", None, None]  # nothing of 5, which is known truth
-    assert client.post("/ml/p/setup", json=SETUP).json()["model_version"] == "hitl-suggests-consensus-0-1"
+    assert client.post("/ml/p/setup", json=SETUP).json()["model_version"] == "hitl-suggests-consensus-0-0-1"
 
 
 def test_never_means_nothing(client: httpx.Client, one: One) -> None:
