@@ -82,7 +82,7 @@ def calibration_error(probabilities: Scored, truth: Known, bins: int = 15) -> fl
 def reliability(probabilities: Scored, truth: Known, bins: int = 15, level: float = 0.95) -> Reliability:
     """Compute accuracy and confidence of the most probable class in each bin; k tied classes count 1/k.
 
-    The mean of |accuracy - confidence| over items equals `calibration_error` with the same `bins`. If there are fewer
+    The mean of `|accuracy - confidence|` over items equals `calibration_error` with the same `bins`. If there are fewer
     items than `bins`, each item is a bin. `level`: probability that an interval covers the accuracy.
     """
     p_nj, codes = known(probabilities, truth)

@@ -17,9 +17,11 @@ from hitl.settings import Settings
 from tests.bench import results
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
-GUIDE = (ROOT / "docs" / "guide.md").read_text()
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy" / "README.md"]
+README, RESULTS = ((ROOT / name).read_text() for name in ("README.md", "docs/results.md"))
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+OUTSIDE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "deploy" / "README.md"]
+DOCUMENTS = [*OUTSIDE, *sorted(DOCS.glob("**/*.md"))]
 BLOCK = re.compile(r"<!--run:(\w+)-->\n```(sh|python)\n(.*?)```", re.DOTALL)
 
 
@@ -51,7 +53,7 @@ def test_the_guide_says_of_calibration_what_was_measured() -> None:
 
 def test_the_guide_says_of_the_papers_what_was_measured() -> None:
     kept = results.load("papers")
-    section = GUIDE.split("## As the papers have it\n")[1].split("\n## ")[0]
+    section = (REFERENCE / "papers.md").read_text()
     assert [method for method in with_papers() if f"| {method}" not in section and f" {method}" not in section] == []
     told = [
         ("crowds", "vb-ibcc"),
@@ -70,12 +72,12 @@ def test_the_guide_says_of_the_papers_what_was_measured() -> None:
 
 
 def figure(name: str) -> str:
-    match = re.search(rf"<!--figure:{name}-->(.*?)<!--/figure-->", README, re.DOTALL)
+    match = re.search(rf"<!--figure:{name}-->(.*?)<!--/figure-->", README + RESULTS, re.DOTALL)
     assert match is not None
     return " ".join(match.group(1).split())
 
 
-def test_the_figures_of_the_readme_are_the_kept_ones() -> None:
+def test_the_figures_of_the_results_are_the_kept_ones() -> None:
     replay = results.load("replay_cifar10h")
     for models, short in (("resnet-110", "one"), ("three models", "three")):
         for target in ("0.985", "0.99"):
@@ -94,7 +96,16 @@ def test_the_figures_of_the_readme_are_the_kept_ones() -> None:
     assert (results.FOLDER / "replay_cifar10h.svg").exists()
 
 
-def test_the_readme_says_of_other_packages_what_was_measured() -> None:
+def test_the_readme_is_short_and_says_of_other_packages_what_was_measured() -> None:
+    assert len(README.split()) <= 1_200
+    speed, tournaments = results.load("speed"), results.load("preferences")["2"]
+    assert figure("iteration") == f"{1000 * speed['L dawid-skene s']:,.0f} ms"
+    assert figure("iteration-crowd-kit") == f"{1000 * speed['L crowd-kit s']:,.0f} ms"
+    assert figure("comparisons") == f"{tournaments['pairs by order, and whom']['median']:,.0f}"
+    assert figure("comparisons-evalica") == f"{tournaments['evenly, ranked by evalica']['median']:,.0f}"
+
+
+def test_the_results_say_of_cleanlab_what_was_measured() -> None:
     kept = results.load("human_and_model")
     mean = {
         (method, name): np.mean([of_set["2"][method][name]["mean"] for of_set in kept["together"].values()])
@@ -111,30 +122,43 @@ def test_the_readme_says_of_other_packages_what_was_measured() -> None:
     assert figure("active-lab") == f"by {min(more):.1f} to {max(more):.1f} points"
 
 
+def test_the_reference_is_that_of_the_code() -> None:
+    """Commands, settings, methods, policies, errors, routes and public names: `make docs` writes these pages."""
+    done = subprocess.run(
+        [sys.executable, DOCS / "generate.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_command_method_setting_and_error_is_documented() -> None:
+    page = {name: (REFERENCE / f"{name}.md").read_text() for name in ("commands", "methods", "settings", "errors")}
     for entry in app.registered_commands:
         assert entry.callback is not None
-        name = entry.name or entry.callback.__name__
-        assert f"hitl {name}" in README + GUIDE, name
-    for method in COMBINERS:
-        assert COMBINERS.load(method).__name__ in GUIDE
-        assert method in GUIDE
+        assert f"\n## hitl {entry.name or entry.callback.__name__}\n" in page["commands"]
+    for method in COMBINERS.own:
+        assert f"| `{method}` | [`{COMBINERS.load(method).__name__}`]" in page["methods"]
+        assert any(f"`{method}`" in path.read_text() for path in DOCS.glob("methods/*.md")), method
     for section, field in Settings.model_fields.items():
         keys = getattr(field.annotation, "model_fields", None)
         for key in [section] if keys is None else [f"{section}.{key}" for key in keys]:
-            assert f"`{key}`" in GUIDE, key
-    for kind in CONNECTORS:
+            assert f"`{key}`" in page["settings"], key
+    for kind in CONNECTORS.own:
         for key in settings_of(kind).model_fields:
-            assert f"`source.{key}`" in GUIDE, key
+            assert f"`source.{key}`" in page["settings"], key
     for error in HitlError.__subclasses__():
-        if error.__name__ != "PlatformError":
-            assert f"`{error.__name__}`" in GUIDE
-            assert f"| {error.exit_code} |" in GUIDE
+        assert f"| `{error.__name__}` | {error.exit_code} |" in page["errors"]
+
+
+def test_the_pages_are_short() -> None:
+    """Outside of the reference, the results and the archive of decisions."""
+    apart = {DOCS / name for name in ("results.md", "decisions.md", "changelog.md", "trust.md")}
+    pages = [path for path in DOCS.glob("**/*.md") if path not in apart and path.parent != REFERENCE]
+    assert sum(len(path.read_text().split()) for path in pages) <= 25_000
 
 
 def test_links_lead_somewhere() -> None:
     for path in DOCUMENTS:
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text()):
+        for target in re.findall(r"\]\((?!http)([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 

@@ -1,6 +1,6 @@
 """Each code block of the documents works as printed. Blocks of a page run in order, in one folder and one module.
 
-- ```python runs, and so does each `hitl` line of ```sh. Lines of other programs are left out.
+- ```python runs, and so does each `hitl` and `cd` line of ```sh. Lines of other programs are left out.
 - ```python no_run is compiled, and a `hitl` line of ```sh no_run is parsed: they need a server, a terminal or minutes.
 - ```toml is read as hitl.toml, or as entry points of a pyproject.toml, whose classes the page has.
 - <!--run:NAME--> before a block says that a test of its own runs it.
@@ -37,7 +37,7 @@ PAGES = {
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         ROOT / "deploy/README.md",
-        *sorted(ROOT.glob("docs/*.md")),
+        *sorted(ROOT.glob("docs/**/*.md")),
     )
 }
 BLOCK = re.compile(r"^(?:<!--run:(\w+)-->\n)?```(.*)\n((?s:.*?))^```$", re.MULTILINE)
@@ -52,12 +52,17 @@ class Block:
     runs: bool
     code: str
 
+    def lines(self) -> Iterator[list[str]]:
+        """The words of each call of `hitl` or `cd`."""
+        code = self.code.replace("\\\n", " ").replace(" && ", "\n")
+        for line in code.splitlines() if self.language == "sh" else ():
+            found = re.match(r"(?:\w+=\S+ )*(?:\S+/)?(hitl|cd) (.*)", line.strip())
+            if found:
+                yield [found[1], *shlex.split(re.split(" >> | > | \\| ", found[2])[0], comments=True)]
+
     def commands(self) -> Iterator[list[str]]:
         """The words behind `hitl`, of each line that calls it."""
-        for line in self.code.replace("\\\n", " ").splitlines():
-            found = re.match(r"(?:.*&& )?(?:\w+=\S+ )*(?:\S+/)?hitl (.*)", line.strip())
-            if self.language == "sh" and found:
-                yield shlex.split(re.split(" >> | > | \\| ", found[1])[0], comments=True)
+        return (words for program, *words in self.lines() if program == "hitl")
 
 
 def blocks(page: str) -> Iterator[Block]:
@@ -148,7 +153,10 @@ def test_python_and_commands_run_in_order(page: str, folder: Path, run: Run, mon
             code = compile(block.code, page, "exec")
             if block.runs:
                 exec(code, vars(module))
-        for words in block.commands() if block.runs else ():
+        for program, *words in block.lines() if block.runs else ():
+            if program == "cd":
+                monkeypatch.chdir(words[0])
+                continue
             status, out, err = run(*words)
             assert (status, "warning" in err) == (0, False), f"hitl {shlex.join(words)}\n{out}\n{err}"
     for name, function in list(vars(module).items()):

@@ -1,4 +1,4 @@
-"""The receiver of docs/events.md works as printed; the page names every kind and every setting."""
+"""The receiver of docs/howto/events.md works as printed; the pages name every kind and every setting."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from hitl.settings.events import KINDS, EventSettings, key_of
 from hitl.settings.times import spelled
 from tests.events.receivers import OTHER, SECRET
 
-PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = "".join((DOCS / name).read_text() for name in ("howto/events.md", "reference/events.md"))
 
 
 @pytest.fixture

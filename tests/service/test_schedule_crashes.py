@@ -48,7 +48,7 @@ def test_the_kept_figures_are_those_of_the_documents() -> None:
     assert set(figures) == {"SQLite", "PostgreSQL"}
     for found in figures.values():
         assert (found["kills"], found["lost"], found["twice"], found["same"]) == (100, [], [], True)
-    assert "killed at a hundred random points" in (ROOT / "docs" / "active.md").read_text()
+    assert "killed at a hundred random points" in (ROOT / "docs" / "howto" / "schedule.md").read_text()
 
 
 @pytest.mark.journey
