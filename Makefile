@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Many tests start processes: these read what the first has compiled, also where the environment forbids that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-serve demo-label-studio prepare test journeys lowest trust rehearse release quick lint types unit bench format clean
+.PHONY: demo demo-serve demo-label-studio prepare test journeys lowest trust rehearse release docs quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -55,6 +55,11 @@ rehearse: $(TEST)/.ready  ## what deploy/ starts, as processes: a wheel in a fre
 
 release: $(TEST)/.ready  ## the source distribution, the wheel and the release notes, in dist/; see CONTRIBUTING.md
 	$(TEST)/bin/python -m tests.deploy.release
+
+docs: $(TEST)/.ready  ## the site, with search that works offline, in docs/_build/html; first the pages that are made from the code
+	$(TEST)/bin/python docs/generate.py
+	$(TEST)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 quick: lint  ## the inner loop, under two minutes: nouns, tables, policy, layout
 	$(TEST)/bin/python -m pytest -q -n $(WORKERS) tests/core tests/test_layout.py tests/active/test_policy.py \
@@ -137,8 +142,8 @@ $(TEST)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(TEST)
 	$(TEST)/bin/pip install -q --no-compile torch torchvision
 	-$(TEST)/bin/pip install -q uv
-	$(UV) -e '.[label-studio,postgres,gp,vision,service,test]' || \
-		$(TEST)/bin/pip install -q --no-compile -e '.[label-studio,postgres,gp,vision,service,test]'
+	$(UV) -e '.[label-studio,postgres,gp,vision,service,docs,test]' || \
+		$(TEST)/bin/pip install -q --no-compile -e '.[label-studio,postgres,gp,vision,service,docs,test]'
 	-$(UV) -e '.[test-deploy]' || $(TEST)/bin/pip install -q --no-compile -e '.[test-deploy]'
 	-which promtool || (mkdir -p .venv/tools && cd .venv/tools && apt-get download -q prometheus && dpkg -x prometheus_*.deb . \
 		&& mv usr/bin/promtool . && rm -rf prometheus_*.deb usr etc lib var)

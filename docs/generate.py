@@ -1,4 +1,4 @@
-"""Write the reference pages from the code: commands, settings, methods, policies, errors, HTTP routes and the Python API.
+"""Write the reference pages from the code: commands, settings, methods, policies, errors, HTTP routes, Python names.
 
 python docs/generate.py            # `make docs` does it first; a test fails if a page is out of date
 """
@@ -15,6 +15,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -109,7 +110,7 @@ def commands() -> str:
             parts += list(_command(f"hitl {name}", command, 2))
     introduction = (
         "`hitl COMMAND --help` shows the same in a terminal. Commands that print results have `--json` for programs, "
-        "and [exit codes](errors.md) say what went wrong. `hitl --install-completion` installs completion in your shell."
+        "and [exit codes](errors.md) say what went wrong. `hitl --install-completion` completes names in your shell."
     )
     return page("Commands", introduction, parts)
 
@@ -192,8 +193,8 @@ def settings() -> str:
             parts.append(_section(f"[{name}]", name, inner))
     parts.append(_section("[[events]]", "events", EventSettings))
     introduction = (
-        "`hitl init` writes `hitl.toml`; `--config` or `HITL_CONFIG` names another file. The environment overrides every "
-        "key: `HITL_BUDGET__OPEN_QUESTIONS=50`, and lists and tables as JSON: `HITL_CREW__ANNOTATORS='[\"ann\"]'`. "
+        "`hitl init` writes `hitl.toml`; `--config` or `HITL_CONFIG` names another file. The environment overrides "
+        "each key: `HITL_BUDGET__OPEN_QUESTIONS=50`, lists and tables as JSON: `HITL_CREW__ANNOTATORS='[\"ann\"]'`. "
         "Secrets are never in the file: `HITL_LABEL_STUDIO_TOKEN`, `HITL_WEBHOOK_SECRET`, `HITL_EVENTS_<NAME>_SECRET`. "
         "Each of them may be in a file instead, which `HITL_LABEL_STUDIO_TOKEN_FILE` and so on name."
     )
@@ -215,7 +216,7 @@ def docs_of(made: type) -> dict[str, str]:
     for each in reversed(made.__mro__):
         if each.__module__.startswith("hitl"):
             body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0].body  # type: ignore[attr-defined]
-            for node, below in zip(body, body[1:], strict=False):
+            for node, below in pairwise(body):
                 if (
                     isinstance(node, ast.AnnAssign)
                     and isinstance(below, ast.Expr)
@@ -296,8 +297,7 @@ def methods() -> str:
         "Every method combines labels; the default is `default`. [Choose a method](../howto/choose-a-method.md) says "
         "which one to use, and [Methods](../methods/index.md) explains them. `--paper` takes the settings of a paper "
         "[where hitl's differ](papers.md). Settings go into `combine.options` in hitl.toml, and in Python "
-        "into the class. "
-        "Evidence that a method does not use raises the warning `IgnoredEvidence`, which names a method that would use it."
+        "into the class. Evidence that a method does not use raises the warning `IgnoredEvidence`, which names another."
     )
     return page("Methods", introduction, parts)
 
@@ -374,8 +374,8 @@ def errors() -> str:
         "## Warnings\n\n" + table(("class in `hitl.errors`", "meaning"), warned),
     ]
     introduction = (
-        "Every error of hitl says what is wrong, where, and what to do. On the command line it ends the command with an "
-        "exit code; in Python it is an exception. After 69 and 75, give the same command again."
+        "Every error of hitl says what is wrong, where, and what to do. On the command line it ends the command with "
+        "an exit code; in Python it is an exception. After 69 and 75, give the same command again."
     )
     return page("Errors and exit codes", introduction, parts)
 
@@ -411,8 +411,8 @@ def routes() -> str:
             )
     introduction = (
         "`hitl serve` answers these addresses: a page for browsers, JSON for `Accept: application/json`, and CSV for "
-        "`Accept: text/csv` where a page has a table. Programs send `Authorization: Bearer TOKEN`, made by `hitl tokens "
-        "create`. `/openapi.json` describes parameters and bodies. The role is the least that a caller needs."
+        "`Accept: text/csv` where a page has a table. Programs send `Authorization: Bearer TOKEN`, made by `hitl "
+        "tokens create`. `/openapi.json` describes parameters and bodies. The role is the least that a caller needs."
     )
     return page("HTTP routes", introduction, [table(("method", "path", "role", "what it does"), rows)])
 

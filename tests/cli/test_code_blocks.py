@@ -58,7 +58,7 @@ class Block:
         for line in code.splitlines() if self.language == "sh" else ():
             found = re.match(r"(?:\w+=\S+ )*(?:\S+/)?(hitl|cd) (.*)", line.strip())
             if found:
-                yield [found[1], *shlex.split(re.split(" >> | > | \\| ", found[2])[0], comments=True)]
+                yield [found[1], *shlex.split(re.split(" >> | > | < | \\| ", found[2])[0], comments=True)]
 
     def commands(self) -> Iterator[list[str]]:
         """The words behind `hitl`, of each line that calls it."""
@@ -68,6 +68,8 @@ class Block:
 def blocks(page: str) -> Iterator[Block]:
     for found in BLOCK.finditer(PAGES[page]):
         language, _, tag = found[2].partition(" ")
+        if language.startswith("{"):  # a directive of the site
+            continue
         assert language in ("sh", "python", "toml", "text", "")
         assert tag in ("", "no_run")
         above = PAGES[page][: found.start(3)].count("\n")
