@@ -13,7 +13,7 @@ from hitl.models.predictors.transforms import tfidf_svd
 from hitl.tables.matrices import read_vectors
 from tests.command_line import Run
 from tests.projects import folder_with_tables
-from tests.test_docs import blocks
+from tests.docs.test_docs import blocks
 
 MINE = """
 from pathlib import Path

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from hitl.tables.read import read_table
 from tests.command_line import Run
-from tests.test_docs import blocks
+from tests.docs.test_docs import blocks
 
 MODELS = """
 from sklearn.ensemble import RandomForestClassifier

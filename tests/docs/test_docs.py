@@ -16,7 +16,7 @@ from hitl.models.registry import COMBINERS, with_papers
 from hitl.settings import Settings
 from tests.bench import results
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 README, RESULTS = ((ROOT / name).read_text() for name in ("README.md", "docs/results.md"))
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sphinx.search.en import SearchEnglish
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
