@@ -12,8 +12,8 @@ import pytest
 from hitl.models.predictors.transforms import tfidf_svd
 from hitl.tables.matrices import read_vectors
 from tests.command_line import Run
-from tests.projects import folder_with_tables
 from tests.docs.test_docs import blocks
+from tests.projects import folder_with_tables
 
 MINE = """
 from pathlib import Path
