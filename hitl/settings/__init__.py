@@ -298,7 +298,7 @@ class Settings(FromFile):
     serve: ServeSettings = ServeSettings()
     limits: LimitSettings = LimitSettings()
     events: Annotated[tuple[EventSettings, ...], AfterValidator(check(require_different))] = ()
-    """Addresses that are told what happens (`[[events]]`)."""
+    """Addresses that receive events (`[[events]]`)."""
     models: dict[str, str] = Field(default_factory=dict)
     """Files of probabilities that every run reads: model = "probs.csv", relative to hitl.toml, by your own item ids."""
     webhook_secret: SecretStr | None = None
