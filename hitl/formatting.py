@@ -82,6 +82,12 @@ def short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def sure(share: float, least: int = 0) -> str:
+    """Format a confidence in %, with as few decimals as distinguish it from 100: `least` to three."""
+    digits = next((digits for digits in range(least, 4) if round(share * 100, digits) < 100), 0)
+    return f"{share * 100:.{digits}f}"
+
+
 def listed(names: Sequence[Any]) -> str:
     """Join the first names: cat, dog, ... and 92 more."""
     more = f", ... and {len(names) - NAMES:,} more" if len(names) > NAMES else ""

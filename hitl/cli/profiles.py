@@ -14,6 +14,7 @@ from hitl.cli.evidence import Given, files_for, require_unread, write_tables
 from hitl.cli.options import HERE, Config, Json, Output, SavedConsensus, grouped, opt, share
 from hitl.cli.show import UNKNOWN, figure, percent, within
 from hitl.errors import BadEvidence, BadSettings
+from hitl.formatting import sure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -348,7 +349,7 @@ def _accuracies(account: Account, classes: pd.DataFrame) -> Iterator[tuple[str, 
     for _, row in classes.iterrows():
         yield (f"class {row['class']}", *_accuracy(row))
     for _, row in account.confidence.iterrows():
-        yield (f"sure {_sure(row['from'])}–{_sure(row['to'])} %", *_accuracy(row))
+        yield (f"sure {sure(row['from'], 1)}–{sure(row['to'], 1)} %", *_accuracy(row))
 
 
 def _accuracy(row: pd.Series[Any]) -> tuple[str, ...]:
@@ -357,9 +358,3 @@ def _accuracy(row: pd.Series[Any]) -> tuple[str, ...]:
     )
     shares = (within(row[who], row[f"{who}_low"], row[f"{who}_high"]) for who in ("model", "people", "both"))
     return (f"{row['items']:,.0f}", *shares, UNKNOWN if added == UNKNOWN else f"{added} ({low} to {high})")
-
-
-def _sure(share: float) -> str:
-    """Format a confidence in %, with enough digits to tell it from 100."""
-    digits = next((digits for digits in (1, 2, 3) if round(share * 100, digits) < 100), 3)
-    return "100" if round(share * 100, digits) >= 100 else f"{share * 100:.{digits}f}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hitl.active.guarantees.skip_list import SkipList, make_skip_list
 from hitl.errors import BadEvidence
+from hitl.formatting import sure
 from hitl.models.analysis.model_profile import ModelProfile, ModelProfiler
 from hitl.report import measures, plots
 from hitl.report.contents import QuestionPage
@@ -128,9 +129,3 @@ def deferral_figure(curve: pd.DataFrame) -> Figure:
     ]
     skipping = axis("items that skip annotators (%)", range=[0, 1.005], **PERCENT)
     return figure(data, 340, skipping, axis("right (%)", **PERCENT), **LEGEND)
-
-
-def sure(share: float) -> str:
-    """Format a confidence in %, with as few decimals as distinguish it from 100, at most three."""
-    digits = next((digits for digits in range(4) if round(share * 100, digits) < 100), 0)
-    return f"{share * 100:.{digits}f}"

@@ -17,6 +17,7 @@ import numpy as np
 
 import hitl
 from hitl.annotations import Name
+from hitl.formatting import sure
 from hitl.models.analysis.complementarity import reliability
 from hitl.report import annotators, measures, models, plots
 from hitl.report.contents import QuestionPage, Report
@@ -256,8 +257,7 @@ def coded(text: str) -> Markup:
 
 
 FILTERS: dict[str, Any] = {
-    function.__name__: function
-    for function in (percent, count, places, points, coded, annotators.day, models.sure, plots.cut)
+    function.__name__: function for function in (percent, count, places, points, coded, annotators.day, sure, plots.cut)
 }
 """Template filters of reports. Some templates are also included in the service's pages."""
 

@@ -145,18 +145,6 @@ def test_several_controls_are_combined_and_planned_together(
         assert len(first.labels) == 3
 
 
-def test_the_truth_of_one_control_leaves_that_of_another(
-    project: Project, make_project: Callable[..., Project]
-) -> None:
-    project = make_project(THREE)
-    (task,) = project.add(1)
-    for question, label in (("tone", "good"), ("stars", "3"), ("tone", "bad")):
-        list(project.connect().push([Operation("gold", question, {"questions": {question: {str(task): label}}})]))
-    (annotation,) = project.task(task)["annotations"]
-    assert annotation["ground_truth"]
-    assert project.connect().form.read(annotation["result"]) == {"tone": "bad", "place": None, "stars": "3"}
-
-
 def test_two_configs_on_one_project_are_refused(project: Project, tmp_path: Path) -> None:
     project.add(2)
     with open_store(tmp_path) as store:

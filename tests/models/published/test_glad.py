@@ -13,7 +13,6 @@ from scipy.special import logsumexp
 
 from hitl import score
 from hitl.annotations import Annotations
-from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.models import GLAD, MACE, MajorityVote
 from hitl.models.combiner import memory_of
@@ -185,11 +184,6 @@ def test_the_memory_of_many_items_is_that_of_the_optimizer() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak / 1.5 < memory_of(method, evidence) < 1.5 * peak
-
-
-def test_settings_out_of_range_are_named() -> None:
-    with pytest.raises(BadSettings, match="log_easiness is inf; expected a number"):
-        GLAD(log_easiness=float("inf"))
 
 
 @pytest.mark.filterwarnings("ignore::hitl.errors.ConflictingLabels")
