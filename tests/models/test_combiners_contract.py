@@ -208,6 +208,7 @@ def test_what_is_missing_is_named_with_methods_that_do_without(
 
 
 WRONG: dict[str, Any] = {
+    "log_easiness": float("inf"),
     **dict.fromkeys(("accuracy", "beta", "epsilon", "easy_accuracy", "anchor"), 1.0),
     **dict.fromkeys(("off", "diagonal", "tolerance", "share_smoothing", "step_smoothing", "pseudo_items", "hard"), 0.0),
     **dict.fromkeys(("adverse", "skill", "habit", "ability", "ability_sd", "easiness_sd"), 0.0),
