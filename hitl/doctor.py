@@ -257,5 +257,4 @@ def _skills(settings: Settings, store: Store) -> Iterator[Check]:
     if lacks:
         yield Check("skills", False, missing_in_words(lacks, crew), "fix crew.skills, or ask an annotator who has them")
     else:
-        needing = f"{len(crew.needs):,} item{'' if len(crew.needs) == 1 else 's'}"
-        yield Check("skills", True, f"needed by {needing}; the crew has them")
+        yield Check("skills", True, f"needed by {counted(len(crew.needs), 'item')}; the crew has them")

@@ -252,8 +252,7 @@ class Plan(OneLineRepr):
 
     def to_json(self) -> str:
         """Return the plan as one JSON object with a version."""
-        done = [{"item": d.item, "labels": d.labels, "confidence": d.confidence, "why": d.why} for d in self.done]
-        data = {"format": FORMAT, "asks": list(map(_as_dict, self.asks)), "done": done}
+        data = {"format": FORMAT, "asks": list(map(_as_dict, self.asks)), "done": list(map(_as_dict, self.done))}
         data |= {"open_items": self.open_items, "stop": self.stop}
         data |= {"expired": list(map(_as_dict, self.expired)), "people": list(map(_as_dict, self.people))}
         return json.dumps(data, ensure_ascii=False)
@@ -276,7 +275,7 @@ class Plan(OneLineRepr):
             raise BadTable(f"{where}: not a saved plan: {error}") from None
 
 
-def _as_dict(row: Ask | Expired | Activity) -> dict[str, Any]:
+def _as_dict(row: Ask | Done | Expired | Activity) -> dict[str, Any]:
     """Convert like `asdict`, but without copying every value, because there may be a million rows."""
     return {name: getattr(row, name) for name in row.__slots__}
 
