@@ -66,7 +66,7 @@ def test_an_example_runs_as_it_is(run: Run, tmp_path: Path, monkeypatch: pytest.
         for row in csv.DictReader(file):
             votes[row["item"]][row["label"]] += 1
     majority = sum(truth[item] == counts.most_common(1)[0][0] for item, counts in votes.items()) / len(votes)
-    assert sum(truth[item] == label for item, label in consensus.items()) / len(truth) > majority
+    assert sum(truth[item] == label for item, label in consensus.items()) / len(truth) > max(majority, 0.85)
 
 
 def test_the_command_that_an_example_prints_runs(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.analysis.proportions import difference, wilson
 from hitl.models.annotators.confusion import accurate_pseudo_counts, confusion_from
-from hitl.models.combiner import Applicable, ApplicableCombiner, name_of
+from hitl.models.combiner import Applicable, ApplicableCombiner, name_of, seen_by
 from hitl.models.default import DefaultCombiner
 from hitl.models.numerics import kernels
 from hitl.models.registry import COMBINERS, combiner_of
@@ -85,7 +85,7 @@ def judge(evidence: Evidence, consensus: Consensus) -> Judgements:
     for part in np.array_split(known, FOLDS):
         truth = evidence.truth.copy()
         truth[part] = -1
-        unseen = replace(evidence, truth=truth)
+        unseen = replace(seen_by(both, evidence), truth=truth)
         other = _judge(both, both.fit(unseen), unseen)
         for name in ("model", "people", "both", "log_likelihood"):
             getattr(judged, name)[part] = getattr(other, name)[part]
