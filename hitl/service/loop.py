@@ -23,6 +23,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from apscheduler.schedulers.background import BackgroundScheduler
+
 from hitl.connectors.catalog import connector_of
 from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
 from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
@@ -46,6 +48,8 @@ FIRST_LOOK_RETRY, LAST_LOOK_RETRY = 0.5, 60.0
 """Seconds before the first retry of a pull between runs, and the maximum. The pause doubles with each retry."""
 GAP = 0.25  # minimum seconds between two pulls, so that other processes can get the lease
 LONGEST = 60.0  # maximum seconds between readings of the clock, because somebody may set it
+ONE_JOB: dict[str, Any] = {"id": "next", "replace_existing": True, "misfire_grace_time": None}
+"""Options of the scheduler job that wakes a loop at its next time, however late. A loop has one such job."""
 PROBLEMS = 10  # maximum problems of a run that are reported, as in `hitl run`
 MAY_PASS = (Busy, Unreachable, StoreError, OSError)  # errors after which the same run is retried
 
@@ -159,19 +163,26 @@ class ProjectLoop(threading.Thread):
 
     def run(self) -> None:
         """Loop until stopped."""
-        with within(self.project.settings.limits.limits()):
-            while not self._stopping:
-                try:
-                    seconds = self.turn()
-                except Stopped:
-                    return
-                except Exception as error:  # the store cannot be read, so due times are unknown
-                    if not isinstance(error, HitlError | OSError):
-                        _log.exception("the loop of %s", self.project.name)
-                    seconds = self._later(error)
-                if seconds > 0:
-                    self._woken.wait(min(seconds, LONGEST))
-                self._woken.clear()
+        times = BackgroundScheduler(timezone=UTC)  # in memory only: the next time follows from the store
+        times.start()
+        try:
+            with within(self.project.settings.limits.limits()):
+                while not self._stopping:
+                    try:
+                        seconds = self.turn()
+                    except Stopped:
+                        return
+                    except Exception as error:  # the store cannot be read, so due times are unknown
+                        if not isinstance(error, HitlError | OSError):
+                            _log.exception("the loop of %s", self.project.name)
+                        seconds = self._later(error)
+                    if seconds > 0:
+                        next_time = datetime.now(UTC) + timedelta(seconds=seconds)
+                        times.add_job(self._woken.set, "date", run_date=next_time, **ONE_JOB)
+                        self._woken.wait(LONGEST)
+                    self._woken.clear()
+        finally:
+            times.shutdown(wait=False)
 
     def turn(self) -> float:
         """Do what is due. Return the maximum seconds to wait before the next turn."""
