@@ -5,8 +5,8 @@ Folders of shards are combined in `shard`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from hitl.consensus import Consensus
+    from hitl.evidence import Evidence
+    from hitl.models.analysis.disagreement import Disagreement
 
 FOR_SPANS = ("annotations", "method", "paper", "truth", "item", "annotator", "label", "format", "question", "strict")
 """Options of `Given` that are allowed for files of spans."""
@@ -33,6 +35,9 @@ class Results:
     ] = None
     save: Annotated[Path | None, opt("Save the consensus (.npz), to load it in Python with Consensus.load.")] = None
     as_json: Json = False
+    soft: Annotated[
+        Path | None, opt("Table to write of how people would answer: item, label, confidence, differ, share_<label>.")
+    ] = None
     labels: Annotated[bool, opt("With --json: also print the label of every item.", "--labels")] = False
     annotators_output: AnnotatorsOutput = None
 
@@ -57,6 +62,7 @@ class Combined:
         annotators: question ("" for files) -> table of annotators.
         heads: question -> title of the table of labels.
         consensus: consensus for --save, or None.
+        soft: question ("" for files) -> table for --soft.
     """
 
     data: dict[str, Any]
@@ -65,6 +71,7 @@ class Combined:
     annotators: dict[str, pa.Table]
     heads: dict[str, str]
     consensus: Consensus | None = None
+    soft: dict[str, pa.Table] = field(default_factory=dict)
 
 
 @grouped
@@ -80,26 +87,31 @@ def combine(
 
     place = shard.named_by(given.annotations)
     if place is not None:
-        others = {"save": results.save, "labels": results.labels or None, "texts": texts}
+        others = {"save": results.save, "soft": results.soft, "labels": results.labels or None, "texts": texts}
         names = [name for name, value in others.items() if value is not None]
         refuse(names, "{}: not for shards; --output FOLDER holds all there is")
         shard.combined(place, given, results.output, results.annotators_output, results.as_json, where)
         return
     where.require_none("for shards; make some with `hitl shard`")
-    output, people, save = results.output, results.annotators_output, results.save
-    require_writable(output, people)
-    require_distinct([output, people, save], [*given.files, *([texts] if texts else [])])
+    output, people, save, soft = results.output, results.annotators_output, results.save, results.soft
+    require_writable(output, people, soft)
+    require_distinct([output, people, save, soft], [*given.files, *([texts] if texts else [])])
     if save is not None:
         require_folder(save)
     if given.annotations is None:
         given.need_project("combine", config, save=save, texts=texts)
         made = _project(config, results)
     elif texts is not None or _has_spans(given, given.annotations):
+        refuse(["soft"] if soft else [], "{}: not for spans; it takes answers about whole items")
         made = _spans(given, texts, save)
     else:
-        made = _files(given)
+        made = _files(given, results)
     written: dict[str, Any] = {}
-    for kind, path, tables in (("consensus", output, made.labels), ("annotators", people, made.annotators)):
+    for kind, path, tables in (
+        ("consensus", output, made.labels),
+        ("annotators", people, made.annotators),
+        ("soft", soft, made.soft),
+    ):
         written |= {kind: {name: str(file) for name, file in write_tables(path, tables).items()}} if path else {}
     if save is not None and made.consensus is not None:
         made.consensus.save(save)
@@ -121,7 +133,7 @@ def combine(
     show.result(data, lines(), results.as_json)
 
 
-def _files(given: Given) -> Combined:
+def _files(given: Given, wanted: Results) -> Combined:
     from hitl.models.analysis.explanations import explanations
     from hitl.tables.write import with_source
 
@@ -141,8 +153,23 @@ def _files(given: Given) -> Combined:
     }
     lines = [str(evidence), f"{consensus.fit}; mean confidence {confidence:.3f}"]
     lines += [ambiguity] if ambiguity else []
+    soft = _soft({"": evidence}, {"": consensus}) if wanted.soft else {}
+    data |= {"disagreement": str(soft[""])} if soft else {}
+    lines += map(str, soft.values())
     tables = {"": with_source(consensus.table(), consensus.fit)}, {"": annotator_table(consensus)}
-    return Combined(data, lines, *tables, {"": "Consensus"}, consensus)
+    made_of = {name: with_source(one.table(), consensus.fit) for name, one in soft.items()}
+    return Combined(data, lines, *tables, {"": "Consensus"}, consensus, made_of)
+
+
+def _soft(evidence: Mapping[str, Evidence], results: Mapping[str, Consensus]) -> dict[str, Disagreement]:
+    """Estimate how people would answer each question. Questions about parts of items are left out."""
+    from hitl.models.analysis.disagreement import disagreement
+
+    return {
+        name: disagreement(known, results[name])
+        for name, known in evidence.items()
+        if known.parts is None and len(known.annotations)
+    }
 
 
 def _project(config: Path, wanted: Results) -> Combined:
@@ -151,9 +178,9 @@ def _project(config: Path, wanted: Results) -> Combined:
     from hitl.kinds.kind import kind_of, layers_by_question
     from hitl.project import item_names, opened
 
-    output, people = wanted.output, wanted.annotators_output
+    output, people, soft_output = wanted.output, wanted.annotators_output, wanted.soft
     with opened(config) as (settings, store, connector), show.progress(wanted.as_json) as progress:
-        require_unread(config, settings, [output, people])  # checked before the long work
+        require_unread(config, settings, [output, people, soft_output])  # checked before the long work
         names = item_names(settings, store)
         judgement = cycle.judge(settings, store, connector.questions(), progress).named(names)
     tables, heads = {}, {}
@@ -163,8 +190,14 @@ def _project(config: Path, wanted: Results) -> Combined:
         tables[question] = kind.table(layers, {}) if kind.of_parts else consensus.table()
         heads[question] = f"{'Found' if kind.of_parts else 'Consensus'}: {question}"
     annotators = {name: annotator_table(result) for name, result in judgement.results.items()}
-    require_unread(config, settings, [*files_for(output, tables).values(), *files_for(people, annotators).values()])
-    return Combined(show.without_passwords(judgement.metrics), [], tables, annotators, heads)
+    soft = _soft(judgement.evidence, judgement.results) if soft_output else {}
+    written = ((output, tables), (people, annotators), (soft_output, soft))
+    require_unread(config, settings, [file for path, of in written for file in files_for(path, of).values()])
+    data = show.without_passwords(judgement.metrics)
+    data |= {"disagreement": {name: str(one) for name, one in soft.items()}} if soft else {}
+    lines = [f"{name}: {one}" for name, one in soft.items()]
+    tables_of_soft = {name: one.table() for name, one in soft.items()}
+    return Combined(data, lines, tables, annotators, heads, soft=tables_of_soft)
 
 
 # -- spans of texts and of time ----------------------------------------------------------------------------

@@ -33,6 +33,7 @@ OTHERS = (
         "honesty.copies",
         "honesty.model_and_people",
         "honesty.suggestions",
+        "honesty.soft_labels",
         "scale.many_items",
         "service.label_studio_pull",
         "service.trace_pull",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hitl.cli.evidence import files_for
 from hitl.tables.read import read_table
+from hitl.tables.write import write_table
+from tests.bench.honesty.soft_labels import simulated
 from tests.command_line import Run
 
 
@@ -148,3 +152,39 @@ def test_the_items_that_name_the_rows_of_arrays_are_read_too(run: Run, project: 
         code, _, err = run(command, "data/annotations.csv", "--items", "net.csv", "--output", "net.csv")
         assert (code, "net.csv is named twice" in err) == (65, True), command
     assert content(project) == before
+
+
+def test_soft_labels_stand_beside_the_best_ones(run: Run, tmp_path: Path) -> None:
+    answers = simulated(0, 0.2, items=120)[0]
+    write_table(tmp_path / "annotations.csv", answers.table())
+    code, out, err = run("combine", "annotations.csv", "--soft", "soft.csv", "--output", "labels.csv", "--json")
+    assert (code, err) == (0, "")
+    soft, labels = (read_table(tmp_path / name) for name in ("soft.csv", "labels.csv"))
+    assert soft.column_names == ["item", "label", "confidence", "differ", "share_a", "share_b", "share_c"]
+    assert soft.select(["item", "label", "confidence"]) == labels.select(["item", "label", "confidence"])
+    shares = np.array([soft.column(f"share_{name}").to_pylist() for name in "abc"], float)
+    assert shares.sum(axis=0) == pytest.approx(1)
+    assert json.loads(out)["written"]["soft"] == "soft.csv"
+    assert "items whose answers disagree, people differ on about" in json.loads(out)["disagreement"]
+    assert "somebody is wrong." in run("combine", "annotations.csv", "--soft", "soft.csv")[1]
+    assert "somebody is wrong" not in run("combine", "annotations.csv")[1]
+
+
+def test_soft_labels_of_a_project_have_a_table_per_question(run: Run, tmp_path: Path) -> None:
+    write_table(tmp_path / "annotations.csv", simulated(0, 0.2, items=60)[0].table())
+    (tmp_path / "hitl.toml").write_text('name = "p"\n[source]\nkind = "tables"\npath = "."\n')
+    assert run("run")[0] == 0
+    code, out, err = run("combine", "--soft", "soft.parquet")
+    assert (code, err) == (0, "")
+    assert "label: Of " in out
+    assert read_table(tmp_path / "soft.parquet").num_rows == 60
+    code, _, err = run("combine", "--soft", "annotations.csv")
+    assert code != 0
+    assert "annotations.csv" in err
+
+
+def test_spans_have_no_soft_labels(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "spans.csv").write_text("document,annotator,label,start,end\n1,ann,PER,0,3\n1,bob,PER,0,3\n")
+    code, _, err = run("combine", "spans.csv", "--soft", "soft.csv")
+    assert code != 0
+    assert "--soft: not for spans" in err
