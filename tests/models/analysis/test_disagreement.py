@@ -19,6 +19,8 @@ from tests.reference_data import crowd
 
 SMALL = [["a", "a", "b"], ["b", "b", "b"], ["c", "a", "?"], ["a", "c", "c"], ["b", "?", "c"], ["c", "c", "a"]]
 
+MODEL = np.random.default_rng(0).dirichlet(np.ones(3), len(SMALL))
+
 
 @pytest.fixture
 def small() -> tuple[Evidence, Consensus]:
@@ -27,10 +29,9 @@ def small() -> tuple[Evidence, Consensus]:
     options = ("a", "b", "c", "?")
     codes = [options.index(label) for label in labels]
     annotations = Annotations(np.array(items), np.array(people), np.array(codes), range(7), range(3), "abc", options)  # type: ignore[arg-type]
-    evidence = Evidence(
-        annotations, probabilities={"net": np.vstack([np.full((6, 3), [0.5, 0.3, 0.2]), [[np.nan] * 3]])}
-    )
-    return evidence, DawidSkene().fit(Evidence(annotations))
+    evidence = Evidence(annotations, probabilities={"net": np.vstack([MODEL, [[np.nan] * 3]])})
+    consensus = DawidSkene().fit(Evidence(annotations))
+    return evidence, replace(consensus, class_shares=np.array([0.5, 0.3, 0.2]))
 
 
 def enumerated(evidence: Evidence, consensus: Consensus) -> tuple[Floats, Floats]:
@@ -48,7 +49,7 @@ def enumerated(evidence: Evidence, consensus: Consensus) -> tuple[Floats, Floats
                 counts[:, label] -= q_nj[n]
                 pi_jl = counts / counts.sum(axis=1, keepdims=True)
                 likelihood[n, c] *= (1 - e) * t @ pi_jl[:, label] + e * (t[label] if label < 3 else 0)
-            likelihood[n, c] *= t @ (np.array([0.5, 0.3, 0.2]) / consensus.class_shares)
+            likelihood[n, c] *= t @ (MODEL[n] / consensus.class_shares)
     weight = np.full(len(kinds), 1 / len(kinds))
     for _ in range(3000):
         z_nc = weight * likelihood / (likelihood @ weight)[:, None]
