@@ -6,7 +6,7 @@ Phoenix has no queues: `hitl plan` says which traces each person reads next, wit
     root span                     an item; annotators see its input and output
     annotation config             a question: categorical
     annotation, HUMAN             an answer of its user, else of its identifier
-    annotation, LLM or CODE       an answer of an annotator "name (judge)" or "name (code)"
+    annotation, LLM or CODE       the prediction of a model of this name
     identifier "hitl:gold"        ground truth, which `hitl gold` writes
     identifier "hitl:consensus"   the consensus `<question>_hitl` of hitl (CODE), never read as an answer
 
@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from hitl.connectors.rescan import rescanned
+from hitl.connectors.rescan import Rated, page_of, rescanned
 from hitl.connectors.rest import SECONDS, WAITS, Json, Rest
 from hitl.errors import HitlError, Refused, Unreachable
 from hitl.formatting import listed
@@ -49,8 +49,8 @@ from hitl.settings.environment import secret
 CONSENSUS, GOLD, SUFFIX = "hitl:consensus", "hitl:gold", "_hitl"
 ID = "hitl.id"
 """Attribute of a span with the user's own id."""
-KINDS = {"HUMAN": "", "LLM": " (judge)", "CODE": " (code)"}
-"""Kind of annotator -> what follows the rater's name."""
+HUMAN = "HUMAN"
+"""Kind of annotator of people. All others are models."""
 PAGE, IDS, BATCH = 1000, 500, 1000
 """Spans of a page; ids of a request, whose address gets 13 kB long; annotations of a write."""
 VISIBLE_SECONDS = 60.0
@@ -148,7 +148,12 @@ class Phoenix(Connector):
             lambda token: self._spans(token, list(asked)),
             _id_of,
             lambda span: [_id_of(span), span["annotations"]],
-            lambda spans, after: self._page(spans, asked, after),
+            lambda spans, after: page_of(
+                after,
+                [self._item(span) for span in spans],
+                [row for span in spans for row in answers_in(span["annotations"], asked)],
+                asked,
+            ),
         )
 
     def _spans(self, token: str | None, names: Sequence[str]) -> tuple[list[Json], str | None]:
@@ -176,17 +181,6 @@ class Phoenix(Connector):
             if not page.get("next_cursor"):
                 return
             more = {"cursor": page["next_cursor"]}
-
-    def _page(self, spans: Sequence[Json], asked: Mapping[str, Question], cursor: Cursor) -> Page:
-        rows = [row for span in spans for row in answers_in(span["annotations"], asked)]
-        return Page(
-            cursor,
-            items=[self._item(span) for span in spans],
-            annotations=[answer for answer, _ in rows],
-            annotators=list({rater.key: rater for _, rater in rows}.values()),
-            problems=tuple(f"span {row.item}: {row.note}" for row, _ in rows if row.note),
-            latest=True,
-        )
 
     def _item(self, span: Json) -> ItemRow:
         attributes = span.get("attributes") or {}
@@ -290,15 +284,18 @@ class Phoenix(Connector):
         yield Check("names", True, detail, "let people answer in the browser, under their own login", warns=True)
 
 
-def answers_in(annotations: Iterable[Json], asked: Mapping[str, Question]) -> list[tuple[AnnotationRow, AnnotatorRow]]:
+def answers_in(annotations: Iterable[Json], asked: Mapping[str, Question]) -> list[Rated]:
     """Return the answers to these questions, and who gave them: the latest one of each rater."""
-    latest: dict[tuple[str, str, bool], Json] = {}
+    latest: dict[tuple[str, str, str, bool], Json] = {}
     for one in annotations:
         is_truth = one["identifier"] == GOLD
-        key = one["name"], _rater_of(one).key, is_truth
+        key = one["name"], one["annotator_kind"], _rater_of(one).key, is_truth
         if one["name"] in asked and (key not in latest or one["updated_at"] >= latest[key]["updated_at"]):
             latest[key] = one
-    return [(_answer(one, asked[name], truth), _rater_of(one)) for (name, _, truth), one in latest.items()]
+    return [
+        (_answer(one, asked[name], is_truth), _rater_of(one), not (is_truth or kind == HUMAN))
+        for (name, kind, _, is_truth), one in latest.items()
+    ]
 
 
 def _answer(one: Json, question: Question, is_truth: bool) -> AnnotationRow:
@@ -313,7 +310,7 @@ def _answer(one: Json, question: Question, is_truth: bool) -> AnnotationRow:
 
 
 def _rater_of(one: Json) -> AnnotatorRow:
-    name = f"{one.get('user_id') or one['identifier'] or 'default'}{KINDS[one['annotator_kind']]}"
+    name = str(one.get("user_id") or one["identifier"] or "default")
     return AnnotatorRow(name, name)
 
 

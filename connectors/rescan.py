@@ -7,16 +7,18 @@ of a pull that began at the first page, an empty page says which items exist.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import Any
 
-from hitl.platform import Cursor, Page, Question
+from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow, Question
 
 Json = dict[str, Any]
 Read = Callable[[str | None], tuple[list[Json], str | None]]
 """Token (None: the first page) -> rows of the page, and the token of the next or None."""
+Rated = tuple[AnnotationRow, AnnotatorRow, bool]
+"""An answer, who gave it, and True if that is a judge: a language model or code."""
 
 
 def rescanned(
@@ -48,6 +50,24 @@ def rescanned(
     if changed or live != before.get("live") or before.get("questions") != names:
         end = {"pages": done, "live": live if whole else None, "questions": names}
         yield Page(end, live=frozenset(seen) if whole else None)
+
+
+def page_of(cursor: Cursor, items: Sequence[ItemRow], rows: Sequence[Rated], questions: Mapping[str, Question]) -> Page:
+    """Return the page of these items and answers. Judges err together, so their answers are predictions of models."""
+    people = [(row, rater) for row, rater, is_judge in rows if not is_judge]
+    return Page(
+        cursor,
+        items=items,
+        annotations=[row for row, _ in people],
+        predictions=[
+            PredictionRow.of_label(row.item, questions[row.question], rater.name, row.label)
+            for row, rater, is_judge in rows
+            if is_judge and row.label is not None
+        ],
+        annotators=list({rater.key: rater for _, rater in people}.values()),
+        problems=tuple(f"{row.item}: {row.note}" for row, _, _ in rows if row.note),
+        latest=True,
+    )
 
 
 def _read_ahead(read: Read, token: str | None) -> Iterator[tuple[list[Json], str | None]]:

@@ -9,8 +9,8 @@ graph                  (N, N): sparse symmetric adjacency
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.annotations import Annotations, Floats, Ints, annotation_table
+from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import BadEvidence
 from hitl.formatting import OneLineRepr, counted
 from hitl.tables import align, edges
@@ -213,6 +214,25 @@ class Evidence(OneLineRepr):
             sequence=None if placed is None else align.places_of_items(built, placed, item),
             graph=graph if linked is None else edges.adjacency(linked, built.items, item=item),
         )
+
+    def with_judges(self, judges: Collection[str]) -> Evidence:
+        """Count the answers of these annotators as predictions of models, as those of language models should be.
+
+        Annotators are taken to err each for themselves, so three copies of one outvote everybody else. Models are
+        taken to err together, and calibrated. An answer is a prediction of EXPECTED_ACCURACY before that. Answers that
+        are no class are left out, and so are names that are no annotators'. Parts of items stay as they are.
+        """
+        labels = self.annotations
+        wanted = [k for k, name in enumerate(labels.annotators) if str(name) in judges and self.parts is None]
+        models = dict(self.probabilities)
+        for k in wanted:
+            rows = (labels.annotator == k) & (labels.label < labels.n_classes)
+            p_nj = np.full((labels.n_items, labels.n_classes), np.nan)
+            p_nj[labels.item[rows]] = (1 - EXPECTED_ACCURACY) / (labels.n_classes - 1)
+            p_nj[labels.item[rows], labels.label[rows]] = EXPECTED_ACCURACY
+            models[str(labels.annotators[k])] = p_nj
+        people = labels.select(~np.isin(labels.annotator, wanted)) if wanted else labels
+        return replace(self, annotations=people, probabilities=models) if wanted else self
 
     @cached_property
     def known(self) -> npt.NDArray[np.bool_]:

@@ -53,7 +53,8 @@ def _digest_evidence(settings: Settings, store: Store) -> dict[str, Any]:
     """Return digests of the inputs that the consensus depends on."""
     from hitl.consensus import FORMAT
 
-    used = settings.model_dump_json(include={"combine", "models", "features", "graph", "learn"})
+    whole = dict.fromkeys(("combine", "models", "features", "graph", "learn"), True)
+    used = settings.model_dump_json(include={**whole, "crew": {"judges"}})
     return {
         "revision": store.revision(settings.name),
         "combine": _digest([used, __version__, str(FORMAT)]),

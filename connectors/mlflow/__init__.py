@@ -29,7 +29,7 @@ from pydantic import Field
 
 from hitl.connectors.mlflow.client import API, Client
 from hitl.connectors.mlflow.rows import ID_TAG, OWN, SUFFIX, Asked, answers_in, asked_in, is_own, item_of
-from hitl.connectors.rescan import rescanned
+from hitl.connectors.rescan import page_of, rescanned
 from hitl.connectors.rest import SECONDS, WAITS
 from hitl.errors import HitlError, Refused
 from hitl.formatting import counted, listed
@@ -161,13 +161,19 @@ class MLflow(Connector):
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Read all traces, and yield the pages that have changed since the cursor; then which traces exist."""
         asked = {one.question.name: one for one in self._asked()}
+        questions = {name: one.question for name, one in asked.items()}
         return rescanned(
             cursor,
-            [one.question for one in asked.values()],
+            list(questions.values()),
             lambda token: self.client.traces(self.experiment, token),
             lambda trace: str(trace["trace_id"]),
             lambda trace: [trace["trace_id"], trace.get("tags"), _of_others(trace)],
-            lambda traces, after: _page(traces, asked, after),
+            lambda traces, after: page_of(
+                after,
+                [item_of(trace) for trace in traces],
+                [row for trace in traces for row in answers_in(trace, asked)],
+                questions,
+            ),
         )
 
     def workplaces(self) -> Pages:
@@ -331,18 +337,6 @@ class MLflow(Connector):
             return
         detail = "names of raters are claims: whoever may edit the experiment can write as anybody"
         yield Check("names", True, detail, "give only people you trust the permission EDIT", warns=True)
-
-
-def _page(traces: Sequence[Json], asked: Mapping[str, Asked], cursor: Cursor) -> Page:
-    rows = [row for trace in traces for row in answers_in(trace, asked)]
-    return Page(
-        cursor,
-        items=[item_of(trace) for trace in traces],
-        annotations=[answer for answer, _ in rows],
-        annotators=list({rater.key: rater for _, rater in rows}.values()),
-        problems=tuple(f"trace {row.item}: {row.note}" for row, _ in rows if row.note),
-        latest=True,
-    )
 
 
 def _of_others(trace: Json) -> list[Json]:

@@ -3,7 +3,7 @@
 trace                         an item; annotators see its request and response
 question (label schema)       a question: pass / fail, or one of several options
 feedback, HUMAN               an answer; of several by one person, the latest valid one
-feedback, LLM_JUDGE or CODE   an answer of an annotator "name (judge)" or "name (code)"
+feedback, LLM_JUDGE or CODE   the prediction of a model of this name; of several, the latest valid one
 expectation                   ground truth
 feedback of hitl              the consensus, never read as an answer
 """
@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from hitl.connectors.rescan import Rated
 from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Question
 
 OWN = "hitl"
@@ -24,8 +25,8 @@ SUFFIX = "_hitl"
 """Ending of the names under which the consensus is written, so that filters on people's answers do not find it."""
 ID_TAG = "hitl.id"
 """Tag of a trace with the user's own id."""
-KINDS = {"HUMAN": "", "LLM_JUDGE": " (judge)", "CODE": " (code)"}
-"""Type of source -> what follows the rater's name."""
+HUMAN = "HUMAN"
+"""Type of source of people. All others are models."""
 
 Json = dict[str, Any]
 
@@ -72,8 +73,7 @@ def item_of(trace: Json) -> ItemRow:
 
 def rater_of(assessment: Json) -> AnnotatorRow:
     """Return who gave an answer. MLflow takes names as they are claimed; case does not tell people apart."""
-    source = assessment.get("source", {})
-    name = f"{source.get('source_id') or 'default'}{KINDS.get(source.get('source_type', ''), ' (code)')}"
+    name = str(assessment.get("source", {}).get("source_id") or "default")
     return AnnotatorRow(name.casefold(), name)
 
 
@@ -84,17 +84,24 @@ def is_own(assessment: Json) -> bool:
     return named and (source.get("source_type"), source.get("source_id")) == ("CODE", OWN)
 
 
-def answers_in(trace: Json, questions: Mapping[str, Asked]) -> list[tuple[AnnotationRow, AnnotatorRow]]:
+def answers_in(trace: Json, questions: Mapping[str, Asked]) -> list[Rated]:
     """Return the answers to these questions in a trace, and who gave them: the latest valid one of each rater."""
-    latest: dict[tuple[str, str, bool], Json] = {}
+    latest: dict[tuple[str, str, str, bool], Json] = {}
     for assessment in trace.get("assessments", []):
         name = assessment.get("assessment_name", "")
         if name not in questions or not assessment.get("valid", True):
             continue
-        key = name, rater_of(assessment).key, "expectation" in assessment
+        key = name, _type_of(assessment), rater_of(assessment).key, "expectation" in assessment
         if key not in latest or _time(assessment) >= _time(latest[key]):
             latest[key] = assessment
-    return [(_answer(trace, one, questions[name]), rater_of(one)) for (name, _, _), one in latest.items()]
+    return [
+        (_answer(trace, one, questions[name]), rater_of(one), not (is_truth or kind == HUMAN))
+        for (name, kind, _, is_truth), one in latest.items()
+    ]
+
+
+def _type_of(assessment: Json) -> str:
+    return str(assessment.get("source", {}).get("source_type", ""))
 
 
 def _answer(trace: Json, assessment: Json, asked: Asked) -> AnnotationRow:

@@ -16,6 +16,7 @@ from hitl.cli import (
     embed,
     estimate,
     init,
+    judge,
     predict,
     profiles,
     project,
@@ -130,7 +131,7 @@ def example(
 PANELS: dict[str, list[Callable[..., None]]] = {
     "Files": [combine.combine, shard.shard, predict.predict, embed.embed, replay.replay, rank.rank],
     "Guarantees": [certify.certify, certify.verify, estimate.estimate],
-    "Annotators and models": [profiles.annotators, profiles.models],
+    "Annotators and models": [profiles.annotators, profiles.models, judge.judge],
     "Project": [
         init.init,
         project.doctor,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from hitl.cli import options as flags
 from hitl.cli import show
-from hitl.cli.evidence import names, require_unread
-from hitl.cli.options import HERE, Config, Engine, Json, grouped, opt
+from hitl.cli.evidence import require_unread
+from hitl.cli.options import HERE, Config, Engine, Json, grouped, names, opt
 from hitl.errors import BadInput, BadSettings
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import typer
 
 from hitl.cli import options as flags
 from hitl.cli import show
-from hitl.cli.options import HERE, one_of, opt, refuse
+from hitl.cli.options import HERE, model_files, names, one_of, opt, refuse
 from hitl.connectors.catalog import IMPORTERS, TABLE
 from hitl.errors import BadSettings, BadTable
 from hitl.formatting import listed
@@ -60,6 +60,9 @@ class Files:
         None
     )
     truth: Annotated[Path | None, opt("Known answers: columns item, label.")] = None
+    judge: Annotated[
+        list[str] | None, opt("Annotator that is a language model; it counts as a model. Repeat for several.")
+    ] = None
     format: Annotated[
         str | None, one_of("Format of the annotations, if it is not recognized, one of: {}.", (TABLE, *IMPORTERS))
     ] = None
@@ -201,6 +204,10 @@ class Given(Columns, Files):
                 f"{self.annotations}: the labels {listed(doubtful)} look like missing answers; if they are, use --na "
                 f"{','.join(doubtful)}"
             )
+        evidence = evidence.with_judges(self.judge or ())
+        unknown = [name for name in self.judge or () if name not in evidence.probabilities]
+        if unknown:
+            raise BadSettings(f"--judge {unknown[0]}: no annotator of {self.annotations} has this name")
         if self.neighbours is None:
             return evidence
         assert evidence.features is not None
@@ -334,22 +341,6 @@ def _read(path: Path | None, text: Sequence[str], hint: str = "", more: Sequence
     table = read_table(path, text)
     require_columns(table, [*text, *more], str(path), hint)
     return table
-
-
-def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tuple[str, str]]:
-    """Split the values of --probabilities into (model, file) pairs. `files`: word for the file, for messages."""
-    pairs = []
-    for entry in entries or ():
-        model, _, file = entry.partition("=")
-        if not (model and file):
-            raise BadSettings(f"--probabilities {entry!r}: expected MODEL={files}, for instance resnet=probs.csv")
-        pairs.append((model, file))
-    return pairs
-
-
-def names(text: str | None) -> tuple[str, ...] | None:
-    """Split comma-separated names. Return None for None."""
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 # -- outputs -----------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from hitl.cli import show
-from hitl.cli.evidence import names
-from hitl.cli.options import HERE, Config, opt, refuse
+from hitl.cli.options import HERE, Config, names, opt, refuse
 from hitl.errors import BadSettings
 
 COLUMNS: Mapping[str, frozenset[str]] = {

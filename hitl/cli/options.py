@@ -108,6 +108,22 @@ Device = Annotated[str, opt("Device of a torch model: auto, cpu, cuda, cuda:1.")
 Scheduler = Annotated[str | None, opt("Dask scheduler (tcp://host:8786); default: workers on this machine.")]
 
 
+def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tuple[str, str]]:
+    """Split the values of --probabilities into (model, file) pairs. `files`: word for the file, for messages."""
+    pairs = []
+    for entry in entries or ():
+        model, _, file = entry.partition("=")
+        if not (model and file):
+            raise BadSettings(f"--probabilities {entry!r}: expected MODEL={files}, for instance resnet=probs.csv")
+        pairs.append((model, file))
+    return pairs
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Split comma-separated names. Return None for None."""
+    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def refuse(given: Iterable[str], message: str) -> None:
     """Raise BadSettings if any options were given; "{}" in the message stands for their flags."""
     flags = ", ".join(f"--{name}" for name in given)

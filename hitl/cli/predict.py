@@ -13,8 +13,8 @@ from uuid import uuid4
 
 from hitl.cli import options as flags
 from hitl.cli import show
-from hitl.cli.evidence import names, require_unread
-from hitl.cli.options import HERE, Config, Json, grouped, opt
+from hitl.cli.evidence import require_unread
+from hitl.cli.options import HERE, Config, Json, grouped, names, opt
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hitl.cli import show
-from hitl.cli.evidence import Columns, Given, annotator_table, model_files, write_tables
-from hitl.cli.options import Engine, Json, grouped, opt, refuse
+from hitl.cli.evidence import Columns, Given, annotator_table, write_tables
+from hitl.cli.options import Engine, Json, grouped, model_files, opt, refuse
 from hitl.errors import BadSettings
 
 if TYPE_CHECKING:

@@ -156,6 +156,8 @@ class CrewSettings(Section):
 
     annotators: tuple[Text, ...] = ()
     """Annotators who are asked by name; empty: questions go to anyone."""
+    judges: tuple[Text, ...] = ()
+    """Annotators that are language models: their answers count as predictions of models."""
     capacity: Count = UNLIMITED
     """Maximum number of open questions per annotator; needs `crew.annotators`."""
     capacities: dict[str, Count] = Field(default_factory=dict)
@@ -178,6 +180,9 @@ class CrewSettings(Section):
         unknown = [name for name in self.capacities if name not in self.annotators]
         if self.annotators and unknown:
             raise ValueError(f"capacities: {unknown[0]!r} is not in crew.annotators; fix the name, or add it there")
+        both = [name for name in self.judges if name in self.annotators]
+        if both:
+            raise ValueError(f"judges: {both[0]!r} is in crew.annotators too; expected people there, models in judges")
         if self.skill_field is not None and not self.skills:
             raise ValueError("skill_field without skills: no annotator could be asked; expected crew.skills as well")
         return self

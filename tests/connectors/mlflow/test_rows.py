@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hitl.connectors.mlflow.rows import answers_in, asked_in, is_own, item_of
+from hitl.connectors.rescan import page_of
 
 SCHEMAS = [
     {"name": "safe", "schema_id": "2", "input": {"pass_fail": {"positive_label": "Safe", "negative_label": "No"}}},
@@ -15,6 +16,7 @@ SCHEMAS = [
     {"name": "topics", "schema_id": "4", "input": {"categorical": {"options": ["a", "b"], "multi_select": True}}},
 ]
 ASKED = {one.question.name: one for one in asked_in(SCHEMAS, ())}
+CORRECT = ASKED["correct"].question
 
 
 def said(
@@ -28,7 +30,7 @@ def said(
 
 def read(*assessments: dict[str, Any]) -> dict[str, tuple[str | None, str | None, str]]:
     """Key -> (annotator, label, kind) of the rows of a trace with these."""
-    rows = [row for row, _ in answers_in({"trace_id": "t", "assessments": list(assessments)}, ASKED)]
+    rows = [row for row, _, _ in answers_in({"trace_id": "t", "assessments": list(assessments)}, ASKED)]
     return {row.key: (row.annotator, row.label, row.kind) for row in rows}
 
 
@@ -48,10 +50,15 @@ def test_of_several_answers_of_one_person_the_latest_valid_counts() -> None:
     assert read(said("a", "yes", second=9), said("b", "no", second=2)) == {"a": ("ann", "yes", "answer")}
 
 
-def test_judges_are_raters_of_their_own_and_hitl_is_none() -> None:
+def test_judges_are_models_and_hitl_is_none() -> None:
     own = said("h", "yes", who="hitl", name="correct_hitl", kind="CODE")
-    rows = read(said("a", "yes"), said("b", "no", kind="LLM_JUDGE"), said("c", "no", kind="CODE"), own)
-    assert {who for who, *_ in rows.values()} == {"ann", "ann (judge)", "ann (code)"}
+    told = [said("a", "yes"), said("b", "no", kind="LLM_JUDGE"), said("c", "maybe", kind="CODE"), own]
+    page = page_of({}, [], answers_in({"trace_id": "t", "assessments": told}, ASKED), {"correct": CORRECT})
+    assert [(row.annotator, row.label) for row in page.annotations] == [("ann", "yes")]
+    assert [row.key for row in page.annotators] == ["ann"]
+    (judge,) = page.predictions
+    assert (judge.item, judge.model, judge.probabilities) == ("t", "ann", {"yes": 0.125, "no": 0.75, "1": 0.125})
+    assert page.problems == ("t: 'maybe' is none of yes, no, 1; it counts as a skip",)
     assert is_own(own)
     assert not is_own(said("x", "yes", who="hitl", name="correct_hitl"))  # a person of that name
     assert not is_own(said("x", "yes", who="hitl", kind="CODE"))
@@ -71,7 +78,7 @@ def test_judges_are_raters_of_their_own_and_hitl_is_none() -> None:
     ],
 )
 def test_what_is_no_option_is_a_skip_that_is_told(name: str, value: Any, label: str | None) -> None:
-    ((row, _),) = answers_in({"trace_id": "t", "assessments": [said("a", value, name=name)]}, ASKED)
+    ((row, _, _),) = answers_in({"trace_id": "t", "assessments": [said("a", value, name=name)]}, ASKED)
     assert (row.label, row.kind) == (label, "skip" if label is None else "answer")
     assert (row.note is None) == (label is not None)
 
