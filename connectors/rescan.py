@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import Any
 
+from hitl.crew import EXPECTED_ACCURACY
 from hitl.platform import AnnotationRow, AnnotatorRow, Cursor, ItemRow, Page, PredictionRow, Question
 
 Json = dict[str, Any]
@@ -60,7 +61,7 @@ def page_of(cursor: Cursor, items: Sequence[ItemRow], rows: Sequence[Rated], que
         items=items,
         annotations=[row for row, _ in people],
         predictions=[
-            PredictionRow.of_label(row.item, questions[row.question], rater.name, row.label)
+            PredictionRow(row.item, row.question, rater.name, _shares(questions[row.question], row.label))
             for row, rater, is_judge in rows
             if is_judge and row.label is not None
         ],
@@ -68,6 +69,12 @@ def page_of(cursor: Cursor, items: Sequence[ItemRow], rows: Sequence[Rated], que
         problems=tuple(f"{row.item}: {row.note}" for row, _, _ in rows if row.note),
         latest=True,
     )
+
+
+def _shares(question: Question, label: str) -> dict[str, float]:
+    """Return the probabilities that a judge's answer stands for before calibration, as `Evidence.with_judges`."""
+    rest = (1 - EXPECTED_ACCURACY) / (len(question.classes) - 1)
+    return {str(name): EXPECTED_ACCURACY if name == label else rest for name in question.classes}
 
 
 def _read_ahead(read: Read, token: str | None) -> Iterator[tuple[list[Json], str | None]]:

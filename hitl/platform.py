@@ -18,7 +18,6 @@ from functools import cached_property
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from hitl.crew import EXPECTED_ACCURACY
 from hitl.errors import Refused
 
 if TYPE_CHECKING:
@@ -141,13 +140,6 @@ class PredictionRow:
     question: str
     model: str
     probabilities: Mapping[str, float]
-
-    @classmethod
-    def of_label(cls, item: str, question: Question, model: str, label: str) -> PredictionRow:
-        """Return the prediction of a model that only names a label: EXPECTED_ACCURACY, until it is calibrated."""
-        rest = (1 - EXPECTED_ACCURACY) / (len(question.classes) - 1)
-        shares = {str(name): EXPECTED_ACCURACY if name == label else rest for name in question.classes}
-        return cls(item, question.name, model, shares)
 
 
 Row = TypeVar("Row")

@@ -200,8 +200,8 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     given: dict[str, Evidence] = {}
     for question in questions:
         given |= kind_of(question).evidence(stored_answers(question))
-    more = {"features": features, "graph": None if linked is None else linked.adjacency}
-    return {name: replace(one.with_judges(settings.crew.judges), **more) for name, one in given.items()}
+    judges, graph = settings.crew.judges, None if linked is None else linked.adjacency
+    return {name: replace(one.with_judges(judges), features=features, graph=graph) for name, one in given.items()}
 
 
 def graph_of(settings: Settings, store: Store, items: Names, features: Floats | None) -> ProjectGraph | None:

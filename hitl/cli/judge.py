@@ -186,9 +186,9 @@ def _next(panel: Panel, evidence: Evidence) -> Any:
     labels = evidence.annotations
     rows = []
     for one in panel.next:
-        answers = {
+        answers: dict[str, Any] = {
             judge.name: None if code < 0 else str(labels.classes[code])
             for judge, code in zip(panel.judges, panel.answer_nk[one.item], strict=True)
         }
-        rows.append({"item": labels.items[one.item], "why": one.why, "doubt": one.doubt} | answers)
+        rows.append({"item": labels.items[one.item], "why": one.why, "doubt": one.doubt, **answers})
     return pd.DataFrame(rows, columns=["item", "why", "doubt", *(judge.name for judge in panel.judges)])

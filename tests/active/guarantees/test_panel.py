@@ -19,6 +19,7 @@ from hitl.evidence import Evidence
 from hitl.models.combine import fit
 from hitl.models.default import DefaultCombiner
 from hitl.models.pl import PL
+from hitl.models.registry import combiner
 from tests.active.guarantees.panels import JUDGES, KINDS, Panel, in_order, panel
 from tests.command_line import Run
 
@@ -57,6 +58,13 @@ def test_three_clones_are_worth_about_one_and_others_nearly_three() -> None:
     assert others.low > 1.8
 
 
+def test_a_panel_makes_the_accuracy_of_a_judge_better_known_too() -> None:
+    made = panel("independent", 0, items=1_000, read=300)
+    for one, share in zip(of(made).judges, made.right, strict=True):
+        assert one.right is not None
+        assert one.right.width < 0.65 * clopper_pearson(round(300 * share), 300).width
+
+
 def test_the_worth_follows_from_the_correlations_of_errors() -> None:
     rng = np.random.default_rng(0)
     wrong_nk = (rng.random((200, 4)) < 0.2).astype(float)
@@ -90,10 +98,10 @@ def test_no_belief_has_seen_what_people_say_about_its_item() -> None:
 
 
 def test_of_several_people_the_consensus_counts_and_ground_truth_before_it() -> None:
-    answers = np.array([[0, 0, 1], [1, -1, -1], [-1, -1, -1], [1, 1, 1]])
+    answers = np.array([[0, 1, 1], [1, -1, -1], [-1, -1, -1], [1, 1, 1]])
     labels = Annotations.from_matrix(answers, classes=["no", "yes"])
     evidence = Evidence(labels, truth=np.array([-1, -1, -1, 0]))
-    assert panels._reference(evidence, DEFAULT).tolist() == [0, 1, -1, 0]
+    assert panels._reference(evidence, partial(fit, combiner("majority"))).tolist() == [1, 1, -1, 0]
 
 
 def test_the_beginning_of_the_random_order_is_the_sample_even_if_people_read_more() -> None:
@@ -109,6 +117,8 @@ def test_the_beginning_of_the_random_order_is_the_sample_even_if_people_read_mor
         evidence = replace(made.evidence, annotations=labels.select(mask[labels.item]))
         found = judged(evidence, [1], partial(fit, PL()), 0)
         assert (found.read, found.drawn) == (int(mask.sum()), drawn)
+        assert found.passing is not None
+        assert found.passing.known == (drawn or found.read)
 
 
 def test_items_to_read_come_by_turns_from_the_random_order_and_by_doubt() -> None:
