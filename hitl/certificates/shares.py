@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
-from hitl.active.guarantees.intervals import Interval, share_of
+from hitl.active.guarantees.intervals import FEW, Interval, drawn_share, share_of
 from hitl.annotations import Floats
 from hitl.certificates.certificate import Labels
 from hitl.errors import BadSettings
@@ -16,12 +17,18 @@ RIGHT = "labels that are right"
 
 
 def estimated(
-    labels: Labels, truth: Mapping[str, str], probabilities: Mapping[str, Floats], confidence: float
+    labels: Labels,
+    truth: Mapping[str, str],
+    probabilities: Mapping[str, Floats],
+    confidence: float,
+    chances: Mapping[str, float] | None = None,
 ) -> list[tuple[str, Interval]]:
     """Return (what, interval) of each share; empty if no item is known.
 
     `truth`: item -> right label, of items drawn at random. `probabilities`: class -> (N,) believed probabilities; for
-    other classes the belief is whether the label says so. Raises BadSettings if the labels were made from this truth.
+    other classes the belief is whether the label says so. `chances`: item -> the chance with which it was drawn, if
+    chances were unequal; shares of groups with fewer than FEW known items are then left out. Raises BadSettings if the
+    labels were made from this truth.
     """
     rows = np.array([n for n, item in enumerate(labels.items) if item in truth], np.int64)
     if not rows.size:
@@ -34,22 +41,26 @@ def estimated(
             "the labels of all known items are certain and right, so they were combined with this truth; combine "
             "without --truth, and estimate from that"
         )
-    sure_n = 1 - doubt_n
-    found = [(RIGHT, share_of(is_right, sure_n[rows], float(sure_n.mean()), len(label_n), confidence))]
+    chance_n = None if chances is None else np.array([chances[labels.items[n]] for n in rows])
+
+    def share(what: str, true_n: Floats, belief_n: Floats, counted_n: npt.NDArray[np.bool_]) -> None:
+        """Add the share of the counted items for which something is true, known for `rows`, believed for all."""
+        here = counted_n[rows]
+        mean, size, known = float(belief_n[counted_n].mean()), int(counted_n.sum()), belief_n[rows][here]
+        if chance_n is None and here.any():
+            found.append((what, share_of(true_n[here], known, mean, size, confidence)))
+        elif chance_n is not None and here.sum() >= FEW:
+            found.append((what, drawn_share(true_n[here], known, chance_n[here], mean, size, confidence)))
+
+    found: list[tuple[str, Interval]] = []
+    sure_n, everywhere = 1 - doubt_n, np.ones(len(label_n), bool)
+    share(RIGHT, is_right, sure_n, everywhere)
     group_n = np.array(labels.groups or [""] * len(label_n), object)
     for group in dict.fromkeys(labels.groups):
-        own = group_n == group
-        here = own[rows]
-        if here.any():
-            interval = share_of(
-                is_right[here], sure_n[rows][here], float(sure_n[own].mean()), int(own.sum()), confidence
-            )
-            found.append((f"{RIGHT}, {group}", interval))
+        share(f"{RIGHT}, {group}", is_right, sure_n, group_n == group)
     for name in sorted({*labels.labels, *right_n.tolist()}):
         belief_n = probabilities.get(name, (label_n == name).astype(float))
-        is_class = (right_n == name).astype(float)
-        interval = share_of(is_class, belief_n[rows], float(belief_n.mean()), len(label_n), confidence)
-        found.append((f"items of class {name}", interval))
+        share(f"items of class {name}", (right_n == name).astype(float), belief_n, everywhere)
     return found
 
 

@@ -12,6 +12,7 @@ import pytest
 from hitl.active.guarantees.intervals import share_of
 from hitl.certificates.certificate import Labels
 from hitl.certificates.shares import difference
+from hitl.errors import BadSettings, BadTable
 from tests.command_line import Run
 
 ITEMS = 2_000
@@ -128,3 +129,44 @@ def test_what_says_nothing_is_refused(run: Run, known: pd.DataFrame) -> None:
     table.to_csv("labels.csv", index=False)
     code, _, err = run("estimate", "labels.csv", "--truth", "known.csv")
     assert (code, "they were combined with this truth" in err) == (78, True)
+
+
+def test_items_drawn_by_doubt_tell_more_than_evenly_drawn_ones(run: Run, known: pd.DataFrame) -> None:
+    code, out, err = run("estimate", "labels.csv", "--draw", "300", "--output", "drawn.csv", "--seed", "1")
+    assert (code, err) == (0, "")
+    assert "fill in its column label" in out
+    drawn = pd.read_csv("drawn.csv")
+    assert list(drawn.columns) == ["item", "label", "town", "chance"]  # never the label that is to be judged
+    assert len(drawn) == 300
+    code, _, err = run("estimate", "labels.csv", "--truth", "drawn.csv")
+    assert (code, "has no label" in err) == (BadTable.exit_code, True)
+    drawn["label"] = drawn["item"].map(known.set_index("item")["truth"])
+    drawn.to_csv("drawn.csv", index=False)
+    right = "labels that are right"
+    evenly = shares(run)[right]
+    code, out, err = run("estimate", "labels.csv", "--truth", "drawn.csv", "--per", "town", "--json")
+    found = {row["share"]: row for row in json.loads(out)["shares"]}
+    for name in (right, f"{right}, a", f"{right}, b"):
+        part = known if name == right else known[known["town"] == name[-1]]
+        assert found[name]["low"] <= (part["label"] == part["truth"]).mean() <= found[name]["high"]
+    assert found[right]["high"] - found[right]["low"] < 0.9 * (evenly["high"] - evenly["low"])
+
+
+def test_what_does_not_fit_a_draw_is_said(run: Run, known: pd.DataFrame) -> None:
+    for words, what in (
+        (["labels.csv"], "expected --truth"),
+        (["labels.csv", "--draw", "300"], "expected --output"),
+        (["labels.csv", "--draw", "2000", "--output", "drawn.csv"], "expected fewer to draw"),
+        (["labels.csv", "--truth", "known.csv", "--seed", "1"], "--seed: only with --draw"),
+    ):
+        code, _, err = run("estimate", *words)
+        assert (code, what in err) == (BadSettings.exit_code, True), err
+    table = pd.read_csv("known.csv")
+    table["chance"] = 2.0
+    table.to_csv("known.csv", index=False)
+    code, _, err = run("estimate", "labels.csv", "--truth", "known.csv")
+    assert (code, "column chance" in err) == (BadTable.exit_code, True)
+    table["chance"] = 0.1
+    table.head(50).to_csv("known.csv", index=False)
+    code, _, err = run("estimate", "labels.csv", "--truth", "known.csv")
+    assert (code, "fewer than 100" in err) == (BadTable.exit_code, True)

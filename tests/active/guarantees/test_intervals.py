@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from hitl.active.guarantees.intervals import FEW, Interval, clopper_pearson, share_of
+from hitl.active.guarantees.intervals import (
+    FEW,
+    Interval,
+    chances,
+    clopper_pearson,
+    draw,
+    drawn_share,
+    share_of,
+)
 from hitl.annotations import Floats
 from tests.bench.guarantees.projects import KINDS
 
@@ -70,3 +78,60 @@ def test_all_items_known_leave_no_doubt() -> None:
     assert (everything.share, everything.width) == (0.5, 0.0)
     with pytest.raises(ValueError, match="no known items"):
         share_of(np.zeros(0), np.zeros(0), 0.5, 10)
+
+
+# -- items drawn by doubt ------------------------------------------------------------------------------------
+
+
+def by_doubt(doubt: Floats, wrong: np.ndarray, known: int, rng: np.random.Generator) -> Interval:
+    """Estimate the error from `known` items, half of them drawn by doubt."""
+    chance_n = chances(doubt, known)
+    rows = draw(chance_n, rng)
+    return drawn_share(wrong[rows].astype(float), doubt[rows], chance_n[rows], float(doubt.mean()), len(doubt))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interval_of_items_drawn_by_doubt_covers_whatever_the_doubt_is(kind: str) -> None:
+    rng = np.random.default_rng(1)
+    doubt, wrong = KINDS[kind](2_000, 0.08, rng)
+    intervals = [by_doubt(doubt, wrong, 300, rng) for _ in range(600)]
+    covers = [one.low <= wrong.mean() <= one.high for one in intervals]
+    assert np.mean(covers) >= 0.935 - 2 * np.sqrt(0.05 * 0.95 / 600)
+    assert np.mean([one.share for one in intervals]) == pytest.approx(wrong.mean(), abs=0.004)
+
+
+def test_good_doubts_make_it_much_narrower_than_even_draws() -> None:
+    rng = np.random.default_rng(2)
+    doubt = rng.beta(0.1, 1.5, 5_000)
+    wrong = rng.random(5_000) < doubt
+    width = np.mean([by_doubt(doubt, wrong, 300, rng).width for _ in range(100)])
+    evenly = np.mean([drawn(doubt, wrong, 300, rng).width for _ in range(100)])
+    assert width < 0.85 * evenly
+
+
+def test_every_item_is_drawn_with_its_chance() -> None:
+    rng = np.random.default_rng(3)
+    doubt = rng.beta(0.2, 2, 80)
+    doubt[:2] = 0.5
+    chance_n = chances(doubt, 60)
+    assert chance_n.sum() == pytest.approx(60)
+    assert chance_n.max() == 1
+    drawn_n = np.zeros(80)
+    for _ in range(4_000):
+        rows = draw(chance_n, rng)
+        assert len(rows) == len(set(rows.tolist())) == 60
+        drawn_n[rows] += 1
+    assert np.abs(drawn_n / 4_000 - chance_n).max() < 4 * np.sqrt(0.25 / 4_000)
+    assert chances(np.zeros(50), 10) == pytest.approx(np.full(50, 0.2))
+
+
+def test_with_equal_chances_it_is_the_interval_of_even_draws() -> None:
+    rng = np.random.default_rng(4)
+    f_n = rng.random(200)
+    y_n = (rng.random(200) < f_n).astype(float)
+    even = share_of(y_n, f_n, 0.5, 1_000)
+    own = drawn_share(y_n, f_n, np.full(200, 0.2), 0.5, 1_000)
+    assert own.share == pytest.approx(even.share)
+    assert own.width == pytest.approx(even.width, rel=0.01)  # n - 1 in the place of n - 2
+    with pytest.raises(ValueError, match="at least 100"):
+        drawn_share(y_n[:50], f_n[:50], np.full(50, 0.2), 0.5, 1_000)
