@@ -89,7 +89,7 @@ class TablesSettings(SourceSettings):
     na: tuple[str, ...] = ()
     """Texts that stand for an empty field, such as "NA"."""
     day_first: bool | None = None
-    """Whether 3/1/2026 is in January, if no date of the column shows it."""
+    """True if 3/1/2026 is in January; needed if no date of the column shows it."""
 
     def graph(self, folder: Path) -> GraphSettings:
         """Return the settings of graph.*, or empty settings if it is not in the folder of tables."""

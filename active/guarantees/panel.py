@@ -1,4 +1,4 @@
-"""What a panel of automatic judges is worth, and how many items pass, from the items that people have read.
+"""Estimate from items that people have read what a panel of judges is worth, and how many items pass.
 
 Judges are the models of the evidence. What people say is the reference. The judges are combined without people's
 labels, by fits that learn from what people said about other items: the items that were read are split into FOLDS, and
@@ -6,7 +6,7 @@ each is believed by a fit that does not know its answer. That belief is the prox
 intervals narrower and cannot make them wrong, if the items that people read were drawn at random.
 
 They need not be recorded as drawn. SHA-256 of its name gives every item a place in one random order. The beginning of
-that order is a random sample, and whoever has read it can show so afterwards.
+that order is a random sample, and those who have read it can prove it later.
 
 The worth of K judges is the number of judges who err independently and whose errors average out as well:
 
@@ -68,7 +68,7 @@ class Next:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """What is known about the judges of N items and about the items.
+    """Estimates about the judges of N items, and about the items.
 
     Attributes:
         judges: each judge, in the order of the models.
@@ -173,7 +173,7 @@ def _random_places(annotations: Annotations) -> Codes:
 
 
 def _drawn(read_n: Flags, place_n: Codes) -> Flags:
-    """Return (N,) True for the items of the longest beginning of the random order of which nearly all are read."""
+    """Return (N,) True for read items at the start of the random order, up to where nearly all are read."""
     many = np.cumsum(read_n[np.argsort(place_n)])
     enough = np.flatnonzero(many >= READ * np.arange(1, len(many) + 1))
     end = int(enough[-1]) + 1 if enough.size else 0

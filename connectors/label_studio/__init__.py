@@ -89,7 +89,7 @@ class LabelStudioSettings(SourceSettings):
     key: str | None = Field(default=None, min_length=1)
     """Field of a task's data that holds your own id."""
     overlap: Seconds = OVERLAP
-    """How far the server's clock may go back, and how late a row may become visible."""
+    """Time by which the server's clock may go back, or a row become visible late."""
     timeout: float = Field(default=REQUEST_SECONDS, gt=0)
     """Seconds per request. A read without a byte for a quarter of it is tried once more."""
 

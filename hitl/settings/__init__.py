@@ -211,10 +211,10 @@ class PushSettings(Section):
 
 
 class RetentionSettings(Section):
-    """How long the store keeps what is no longer needed."""
+    """Time for which the store keeps what is no longer needed."""
 
     deleted: Seconds = 30 * 24 * 3600.0
-    """How long the store keeps items and annotations that were deleted on the platform."""
+    """Time for which the store keeps items and annotations that were deleted on the platform."""
     cycles: int = Field(default=1000, ge=100, le=UNLIMITED)
     """Number of runs whose figures are stored. Consensus and plan are those of the last run."""
 

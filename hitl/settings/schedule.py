@@ -34,7 +34,7 @@ class ScheduleSettings(Section):
     after_annotations: AtLeastOne | None = None
     """Number of new annotations that start a run."""
     poll: Seconds = 60.0
-    """How often new annotations are counted."""
+    """Time between two counts of new annotations."""
     webhook: Annotated[str, AfterValidator(check(_require_listener))] | None = None
     """Address at which `hitl schedule` listens for webhooks, such as `127.0.0.1:8090`."""
     debounce: Seconds = 10.0

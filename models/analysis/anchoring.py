@@ -55,7 +55,7 @@ def model_answers(evidence: Evidence, temperatures: Mapping[str, float], rows: s
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """How much more often answers equal the suggestion if it is shown.
+    """Pull of suggestions: how much more often answers equal one that is shown.
 
     Attributes:
         shown, blind: number of answers to items with and without a suggestion.

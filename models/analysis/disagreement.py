@@ -46,7 +46,7 @@ CELLS, LARGEST = 20_000_000, 100_000_000
 
 @dataclass(frozen=True, eq=False)
 class Disagreement:
-    """How people would answer each item.
+    """Distribution of the answers that people would give to each item.
 
     Attributes:
         consensus: the consensus beside it, of the same N items.
