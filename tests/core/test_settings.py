@@ -57,7 +57,7 @@ BAD = [
     ("[crew]\ncapacities = { ann = 99999999999999999999 }\n", "crew.capacities.ann"),
     (
         "[crew]\ncapacitys = 3\n",
-        r"crew.capacitys: no such key; did you mean 'capacity'\? expected one of annotators, cap",
+        r"crew.capacitys: no such key; did you mean 'capacity'\? expected one of annotators, jud",
     ),
     ("[crew]\nexpire_hours = 0\n", "crew.expire_hours"),
     ('[crew]\nskill_field = ""\n', "crew.skill_field"),
