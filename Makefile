@@ -8,6 +8,7 @@ DEMO   := .venv/demo
 TEST   := .venv/test
 BENCH  := .venv/bench
 LOWEST := .venv/lowest
+RELEASE := .venv/release
 UV     := $(TEST)/bin/uv pip install -q --python $(TEST) --cache-dir .venv/uv
 # Label Studio (its own virtual environment and a migrated data folder) is kept here for tests.
 export HITL_HOME ?= $(CURDIR)/.venv/home
@@ -53,8 +54,8 @@ trust: $(TEST)/.ready  ## the longest proofs (hours), of which `make test` runs 
 rehearse: $(TEST)/.ready  ## what deploy/ starts, as processes: a wheel in a fresh environment, PostgreSQL, Label Studio
 	$(TEST)/bin/python -m tests.deploy.rehearsal --fresh
 
-release: $(TEST)/.ready  ## the source distribution, the wheel and the release notes, in dist/; see CONTRIBUTING.md
-	$(TEST)/bin/python -m tests.deploy.release
+release: $(RELEASE)/.ready  ## the source distribution, the wheel and the release notes, in dist/; see CONTRIBUTING.md
+	$(RELEASE)/bin/python -m tests.deploy.release
 
 docs: $(TEST)/.ready  ## the site, with search that works offline, in docs/_build/html; first the pages that are made from the code
 	$(TEST)/bin/python docs/generate.py
@@ -125,6 +126,11 @@ $(DEMO)/.ready-service: $(DEMO)/.ready
 $(BENCH)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/pip install -q -e '.[bench]'
+	touch $@
+
+$(RELEASE)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install -q build 'setuptools>=77' pytest
 	touch $@
 
 # Without torch (extras gp and vision), whose old versions are 5 GB, and without what only checks deploy/.
