@@ -152,6 +152,11 @@ def test_files_stay_short() -> None:
     assert [str(path) for path in long if " Long because " not in path.read_text().split("\n")[0]] == []
 
 
+def test_the_changelog_is_for_users() -> None:
+    """Not a log of sessions: git merges it by union, which can also bring removed text back."""
+    assert len((ROOT / "CHANGELOG.md").read_text().split()) <= 2_000
+
+
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [

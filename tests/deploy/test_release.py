@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -32,9 +34,33 @@ def test_the_wheel_holds_every_file_of_the_packages(dist: tuple[Path, Path]) -> 
         assert held == expected
         (about,) = [name for name in wheel.namelist() if name.endswith("METADATA")]
         assert f"\nVersion: {__version__}\n" in wheel.read(about).decode()
+    assert dist[1].stat().st_size <= 2_000_000
     with tarfile.open(dist[0]) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md"} <= names
+    assert {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    } <= names
+
+
+def test_the_image_is_built_from_the_files_of_the_wheel(dist: tuple[Path, Path], tmp_path: Path) -> None:
+    """What the Dockerfile copies makes the same wheel, and the .dockerignore lets all of it through."""
+    checkout, image = files.copied(tmp_path / "checkout"), tmp_path / "image"
+    let_through = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
+    copies = re.findall(r"^COPY (?!--from)(.*) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    for name in " ".join(copies).split():
+        assert f"!{name}" in let_through
+        copy = shutil.copytree if (checkout / name).is_dir() else shutil.copy
+        image.mkdir(exist_ok=True)
+        copy(checkout / name, image / name)
+    run(image, sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, image)
+    with zipfile.ZipFile(dist[1]) as released, zipfile.ZipFile(tmp_path / dist[1].name) as built:
+        assert set(built.namelist()) == set(released.namelist())
 
 
 @pytest.mark.journey
