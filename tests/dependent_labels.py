@@ -67,3 +67,15 @@ def labels_of(annotations: Annotations, item: int) -> list[tuple[int, int]]:
 
 def plain_log_posterior(annotations: Annotations, alpha_kjl: Floats, share_j: Floats) -> Floats:
     return np.log(share_j) + oracles.messages(annotations, np.log(alpha_kjl / alpha_kjl.sum(axis=2, keepdims=True)))
+
+
+def compared(evidence: Evidence, item: int) -> float:
+    """Weight of an item's labels beside those that others answered too: that of the lone labels of whoever gave it."""
+    a = evidence.annotations
+    own = {n: a.annotator[(a.item == n) & (a.label < a.n_classes)] for n in range(a.n_items)}
+    lone = [n for n in own if len(own[n]) == 1 and not evidence.known[n]]
+    if item not in lone:
+        return float(len(own[item]) >= 2)
+    (who,) = own[item]
+    alone = sum(int(own[n][0] == who) for n in lone)
+    return min(1.0, (int((a.annotator == who).sum()) - alone) / alone)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport
@@ -37,11 +36,18 @@ SHARES = 100.0
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Additive):
-    """Number of items with two or more class labels, of their labels, and of those items that models predict."""
+    """Items with two or more class labels, and lone labels: the only class label of an item without ground truth.
+
+    Attributes:
+        items, labels, predicted: number of such items, of their class labels, and of those that models predict.
+        compared_k, lone_k: (K,) number of each annotator's labels that are not lone, and that are.
+    """
 
     items: int
     labels: int
     predicted: int
+    compared_k: Floats
+    lone_k: Floats
 
     @classmethod
     def of(cls, evidence: Evidence) -> Self:
@@ -49,11 +55,25 @@ class Pairs(Additive):
         labels_n = labels_of_a_class(evidence.annotations)
         several_n = labels_n >= 2
         predicted = int(np.count_nonzero(several_n & evidence.predicted))
-        return cls(int(several_n.sum()), int(labels_n[several_n].sum()), predicted)
+        annotator, people = evidence.annotations.annotator, evidence.annotations.n_annotators
+        lone_k = np.bincount(annotator[lone(evidence)], minlength=people).astype(np.float64)
+        compared_k = np.bincount(annotator, minlength=people) - lone_k
+        return cls(int(several_n.sum()), int(labels_n[several_n].sum()), predicted, compared_k, lone_k)
 
     def weight(self, informativeness: float) -> float:
         """Return u in [0, 1]: the fraction of labels left if each item uses one for its class, or less with models."""
         return 1 - (self.items - informativeness * self.predicted) / max(self.labels, 1) if self.items else 0.0
+
+    def lone_weights(self, informativeness: float) -> Floats:
+        """Return (K,) weights in [0, 1] of lone labels, which together count at most as much as the compared ones."""
+        return self.weight(informativeness) * np.minimum(1.0, self.compared_k / np.maximum(self.lone_k, 1.0))
+
+
+def lone(evidence: Evidence) -> Mask:
+    """Return (M,) True for lone labels: the only label of an item that names a class, if its truth is unknown."""
+    annotations = evidence.annotations
+    lone_n = (labels_of_a_class(annotations) == 1) & ~evidence.known
+    return np.asarray(lone_n[annotations.item] & (annotations.label < annotations.n_classes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,41 +82,26 @@ class Weighed:
 
     Attributes:
         annotations: the labels.
-        weight_n: (N,) weight of each item: 1 with ground truth, else u with two or more class labels, else the models'
-            informativeness.
-        lone_n: (N,) True for items with one class label and no ground truth.
-        crowd_n: (N,) weight of a lone label for the crowd: u, times 1 - informativeness if models predict the item.
+        weight_n: (N,) weight of each item: 1 with ground truth, else u with two or more class labels, or that of its
+            annotator's lone labels with one, but no less than the models' informativeness if they predict it.
     """
 
     annotations: Annotations
     weight_n: Floats
-    lone_n: npt.NDArray[np.bool_]
-    crowd_n: Floats
 
     @classmethod
-    def of(cls, evidence: Evidence, weight: float, informativeness: float) -> Self:
-        """Compute weights from numbers of labels, ground truth, and the models' informativeness; `weight` is u."""
-        labels_n = labels_of_a_class(evidence.annotations)
-        informativeness_n = np.where(evidence.predicted, informativeness, 0.0)
-        weight_n = np.where(evidence.known, 1.0, np.where(labels_n >= 2, weight, informativeness_n))
-        return cls(evidence.annotations, weight_n, (labels_n == 1) & ~evidence.known, weight * (1 - informativeness_n))
-
-    @cached_property
-    def lone_m(self) -> npt.NDArray[np.intp]:
-        """Rows of the labels of lone items."""
-        return np.flatnonzero(self.lone_n[self.annotations.item])
+    def of(cls, evidence: Evidence, pairs: Pairs, informativeness: float) -> Self:
+        """Compute weights from `pairs`, which are those of all shards, and the models' informativeness."""
+        annotations, alone_m = evidence.annotations, lone(evidence)
+        weight_n = np.where(labels_of_a_class(annotations) >= 2, pairs.weight(informativeness), 0.0)
+        lone_k = pairs.lone_weights(informativeness)
+        weight_n[annotations.item[alone_m]] = lone_k[annotations.annotator[alone_m]]
+        weight_n = np.maximum(weight_n, np.where(evidence.predicted, informativeness, 0.0))
+        return cls(annotations, np.where(evidence.known, 1.0, weight_n))
 
     def by(self, q_nj: Floats) -> Floats:
         """Return (K, L, J) weighted expected counts by beliefs (N, J)."""
         return kernels.counts(self.annotations, q_nj, self.weight_n)
-
-    def lone(self, q_nj: Floats) -> Floats:
-        """Return (L, J) weighted expected counts of lone labels by beliefs (N, J)."""
-        if not self.lone_m.size:
-            return np.zeros((self.annotations.n_options, q_nj.shape[1]))
-        label_m, item_m = self.annotations.label[self.lone_m], self.annotations.item[self.lone_m]
-        said = self.crowd_n[item_m], (label_m, np.arange(len(label_m)))
-        return np.asarray(sparse.csr_array(said, shape=(self.annotations.n_options, len(label_m))) @ q_nj[item_m])
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +204,6 @@ class Counted:
         shards: the evidence.
         reading: the explanation of the labels.
         outputs: the models, over no items.
-        weight: overall weight u, in [0, 1].
         weighed: function: shard -> its labels with their weights.
         tally: sums over the votes.
     """
@@ -207,32 +211,32 @@ class Counted:
     shards: Shards
     reading: Reading
     outputs: Outputs
-    weight: float
     weighed: WeighedOf
     tally: Tally
 
     @classmethod
     def of(cls, shards: Shards, reading: Reading, outputs: Outputs) -> Self:
         """Count the votes of all shards."""
-        weight = shards.total(Pairs.of).weight(outputs.informativeness)
-        weighed = shards.once(partial(Weighed.of, weight=weight, informativeness=outputs.informativeness))
-        return cls(shards, reading, outputs, weight, weighed, shards.total(partial(_tally, weighed=weighed)))
+        pairs = shards.total(Pairs.of)
+        weighed = shards.once(partial(Weighed.of, pairs=pairs, informativeness=outputs.informativeness))
+        return cls(shards, reading, outputs, weighed, shards.total(partial(_tally, weighed=weighed)))
 
-    def first(self, first: em.Beliefs) -> tuple[Expected, Floats]:
-        """Return the expectations by first beliefs, and (L, J) counts of lone labels."""
-        counts_klj, items_j, lone_lj = self.shards.total(partial(_first, beliefs=first, weighed=self.weighed))
-        return Expected(counts_klj, items_j, 0.0), lone_lj
+    def first(self, first: em.Beliefs) -> Expected:
+        """Return the expectations by first beliefs."""
+        counts_klj, items_j = self.shards.total(partial(_first, beliefs=first, weighed=self.weighed))
+        return Expected(counts_klj, items_j, 0.0)
 
-    def ended(self, before: em.Beliefs, after: em.Beliefs) -> Sums:
-        """Return the sum of the absolute changes of beliefs in a round, and (L, J) counts of lone labels at its end."""
-        return self.shards.total(partial(_round, before=before, after=after, weighed=self.weighed))
+    def moved(self, before: em.Beliefs, after: em.Beliefs) -> float:
+        """Return the sum of the absolute changes of beliefs in a round."""
+        (moved,) = self.shards.total(partial(_moved, before=before, after=after))
+        return float(moved)
 
-    def skills(self, counts: Floats, lone_lj: Floats, accuracy: float) -> Skills:
-        """Learn the hierarchy from expected counts (K, L, J), which are anchored first, and from lone labels (L, J)."""
+    def skills(self, counts: Floats, accuracy: float) -> Skills:
+        """Learn the hierarchy from expected counts (K, L, J), which are anchored first."""
         annotations = self.shards.annotations
         in_order = annotations.ordered and annotations.n_classes <= MOST_CLASSES
         learn = learn_ordered if in_order else Skills.learned
-        return learn(self.anchored(counts), accuracy, lone_lj, self.reading.recalls)
+        return learn(self.anchored(counts), accuracy, self.reading.recalls)
 
     def anchored(self, counts_klj: Floats) -> Floats:
         """Return (K, L, J) anchored counts: (1 - w) times the counts by beliefs plus w times the counts by votes."""
@@ -285,15 +289,14 @@ class Counted:
 
 
 def _first(evidence: Evidence, beliefs: em.Beliefs, weighed: WeighedOf) -> Sums:
-    """Return expected counts (K, L, J), weighted numbers of items (J,), and counts of lone labels (L, J)."""
+    """Return expected counts (K, L, J), and weighted numbers of items (J,)."""
     q_nj, own = beliefs(evidence), weighed(evidence)
-    return Sums((own.by(q_nj), kernels.totals(q_nj, own.weight_n), own.lone(q_nj)))
+    return Sums((own.by(q_nj), kernels.totals(q_nj, own.weight_n)))
 
 
-def _round(evidence: Evidence, before: em.Beliefs, after: em.Beliefs, weighed: WeighedOf) -> Sums:
-    q_nj = after(evidence)
-    change_nj = q_nj - before(evidence)
-    return Sums((float(np.abs(change_nj, out=change_nj).sum()), weighed(evidence).lone(q_nj)))
+def _moved(evidence: Evidence, before: em.Beliefs, after: em.Beliefs) -> Sums:
+    change_nj = after(evidence) - before(evidence)
+    return Sums((float(np.abs(change_nj, out=change_nj).sum()),))
 
 
 def _tally(evidence: Evidence, weighed: WeighedOf) -> Tally:

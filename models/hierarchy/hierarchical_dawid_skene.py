@@ -7,16 +7,16 @@ counts. Counts are weighted by how much information labels have about annotators
 
     weight     u = sum (m_n - 1) / sum m_n over the items with m_n >= 2 class labels, because one label per item
                is used up for its class; an item with ground truth counts 1
-    lone       an item with one label informs about the crowd's answers, but not about the annotator's accuracy: it
-               counts u for the crowd and nothing for the annotator
+    lone       an item with one label counts u too, but all of an annotator's such labels together count at most as
+               much as those that others answered too: they show which answers are compared, and cannot replace it
     anchor     beliefs count (1 - w) and agreeing pairs of votes count w, so that no class drifts away from the
                annotators who vote for it
     shares     the remainder of an item, 1 - u or all of it, counts by its votes, and `SHARES` pseudo-items are added:
                uniform over the classes in use, except for a part reserved for classes that may still occur
 
 If earlier answers decide which items get more labels, then whether an item has only one label depends on that label.
-Hence all labels have the same weight, and lone labels count for the crowd. With weights (m_n - 1) / m_n annotators
-would seem worse than they are, and in replays entire classes were lost (docs/decisions.md, 2026-11-23).
+Hence all labels have the same weight. Without lone labels, answers that are never asked about again would seem rarer
+than they are, and the crowd would seem to overlook their class (docs/decisions.md, 2026-11-29).
 
 With two labels per item only the votes distinguish classes from errors: the same labels arise if most answers of a kind
 are errors, or if most items are of that class. Hence the shares stay near uniform until there are hundreds of pairs.
@@ -29,8 +29,7 @@ A model prediction is one more observation of its item, p(x_n | z_n) (`observed_
 shares of the models, because these may be as wrong as the labels that a model was trained on. With models of
 informativeness k, in [0, 1], only 1 - k labels of a predicted item are used up for its class:
 
-    weight     u = sum (m_n - 1 + k) / sum m_n; an item with fewer than two labels counts k
-    lone       a predicted item with one label counts u (1 - k) for the crowd
+    weight     u = sum (m_n - 1 + k) / sum m_n; an item with fewer than two labels counts at least k
     shares     of the `SHARES` pseudo-items, 1 - k are uniform and k follow the models
 """
 
@@ -135,12 +134,12 @@ class HierarchicalDawidSkene:
     ) -> tuple[Consensus, em.Beliefs]:
         counted = Counted.of(shards, reading, outputs)
         prior, before = counted.shares(), first
-        expected, lone_lj = counted.first(before)
-        skills = counted.skills(expected.counts_klj, lone_lj, self.accuracy)
+        expected = counted.first(before)
+        skills = counted.skills(expected.counts_klj, self.accuracy)
         for _ in range(ROUNDS):
             found, after = counted.run_em(prior, skills, expected, self.tolerance, STEPS)
-            moved, lone_lj = counted.ended(before, after)
-            skills = counted.skills(found.counts_klj, lone_lj, self.accuracy)
+            moved = counted.moved(before, after)
+            skills = counted.skills(found.counts_klj, self.accuracy)
             expected, prior, before = Expected(found.counts_klj, found.statistics, 0.0), found.prior, after
             del found, after  # with many classes their tables take most of the memory
             if moved / max(1, shards.size.counted(0) * shards.annotations.n_classes) < AT_REST:
@@ -152,8 +151,7 @@ class HierarchicalDawidSkene:
 
     def _with_shared_errors(self, evidence: Evidence, outputs: Outputs, began: float) -> tuple[Consensus, em.Beliefs]:
         """Fit a table of many classes, with one accuracy per annotator; see `shared_error_fit`."""
-        weight = Pairs.of(evidence).weight(outputs.informativeness)
-        weighed = Weighed.of(evidence, weight, outputs.informativeness)
+        weighed = Weighed.of(evidence, Pairs.of(evidence), outputs.informativeness)
         left = Left.by_weights(evidence, weighed)
         shares = shares_before(left, weighed.weight_n, outputs.informativeness, outputs.share_j)
         prior = outputs.beside(shares)

@@ -47,10 +47,10 @@ def grid_bytes(annotations: Annotations) -> int:
     return 8 * GRID.shape[1] * (5 * annotations.n_classes**2 + 3 * annotations.n_annotators)
 
 
-def learn_ordered(counts_klj: Floats, expected: float, lone_lj: Floats, recalls: float | None = ROWS) -> Skills:
+def learn_ordered(counts_klj: Floats, expected: float, recalls: float | None = ROWS) -> Skills:
     """Learn skills for ordered classes, from the arguments of `Skills.learned`."""
-    options, classes = lone_lj.shape
-    counts_lj = counts_klj.sum(axis=0) + lone_lj
+    options, classes = counts_klj.shape[1:]
+    counts_lj = counts_klj.sum(axis=0)
     shape_lj = _shape(counts_lj[:classes], expected)
     if recalls is None:
         likelihood = dirichlet_multinomial(shape_lj[None], counts_lj[None, :classes])

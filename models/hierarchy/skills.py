@@ -64,21 +64,20 @@ class Skills:
     prior_klj: Floats
 
     @classmethod
-    def learned(cls, counts_klj: Floats, expected: float, lone_lj: Floats, recalls: float | None = ROWS) -> Skills:
-        """Learn from expected counts (K, L, J), and from counts of lone labels (L, J), which inform about the crowd.
+    def learned(cls, counts_klj: Floats, expected: float, recalls: float | None = ROWS) -> Skills:
+        """Learn from expected counts (K, L, J).
 
         Args:
             expected: accuracy expected before any label is seen, in (0, 1).
             recalls: strength G of the prior of the crowd's recalls, in labels; None: learned.
         """
-        options, classes = lone_lj.shape
+        options, classes = counts_klj.shape[1:]
         of_classes = counts_klj[:, :classes]
         right_k, said_kj = np.einsum("kjj->k", of_classes), over_options(of_classes)
         total_k = said_kj.sum(axis=1)
-        right = right_k.sum() + lone_lj.trace()  # no option beyond the classes is right
-        accuracy = (CROWD * expected + right) / (CROWD + total_k.sum() + lone_lj[:classes].sum())
+        accuracy = (CROWD * expected + right_k.sum()) / (CROWD + total_k.sum())
         accuracy = float(min(max(accuracy, 1 / options + EDGE), 1 - EDGE))
-        counts_lj = counts_klj.sum(axis=0) + lone_lj
+        counts_lj = counts_klj.sum(axis=0)
         if recalls is None:
             right_j, said_j = counts_lj[:classes].diagonal(), counts_lj.sum(axis=0)
             recalls = strength(beta_binomial(np.full(classes, accuracy), right_j, said_j), USUAL_ALIKE)

@@ -32,6 +32,7 @@ from hitl.annotations import ANONYMOUS, Annotations, Name
 from hitl.crew import Budget, Crew
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
+from hitl.models.default import DefaultCombiner
 from hitl.models.majority import MajorityVote
 from hitl.plan import Ask, Plan
 
@@ -354,3 +355,17 @@ def test_a_recording_plays_the_same_people_to_every_strategy() -> None:
     np.testing.assert_array_equal(answers[0].revealed().annotator, answers[1].revealed().annotator)
     full = one_trial(Recording(recorded()), replays()["even"], np.random.SeedSequence(1))
     assert full.labels[-1] == 200
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_labels_make_more_labels_right_where_the_policy_doubts_one_class_and_never_checks_the_other(
+    seed: int,
+) -> None:
+    """Then a class whose labels are all trusted may look overlooked, and twice the labels left fewer right."""
+    nobody, truth = np.zeros(0, np.int32), np.random.default_rng(0).integers(2, size=1000).astype(np.int32)
+    items = Evidence(Annotations(nobody, nobody, nobody, tuple(range(1000)), (), ("a", "b"), ("a", "b")), truth=truth)
+    replay = Replay(DefaultCombiner(), budget=Budget(67, 1.0, max_labels=ALL), most_labels=2000)
+    people = (Group("good", 20, accuracy=(0.7, 0.9)),)
+    track = run_trials(Simulation(items, people), {"gain": replay}, seeds=1, seed=seed, workers=1)["gain"][0]
+    one, two = np.interp([1000, 2000], track.labels, track.accuracy)
+    assert two > one + 0.04

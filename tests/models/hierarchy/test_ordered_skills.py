@@ -96,7 +96,7 @@ def test_plain_loops_learn_the_same(classes: int, strength: float | None, monkey
     rng = np.random.default_rng(classes)
     counts = graded(rng, rng.normal(0, 0.5, 6), np.exp(rng.normal(-0.3, 0.4, 6)), 12, classes, classes)
     counts[-1] = 0
-    found = learn_ordered(counts, 0.7, np.zeros((classes, classes)), strength)
+    found = learn_ordered(counts, 0.7, strength)
     crowd_jl, prior_klj = plain_learned(counts, 0.7, strength)
     np.testing.assert_allclose(found.crowd_jl, crowd_jl, rtol=1e-6)
     np.testing.assert_allclose(found.prior_klj, prior_klj, rtol=1e-5)
@@ -106,7 +106,7 @@ def test_bias_and_precision_of_a_person_are_found() -> None:
     rng = np.random.default_rng(0)
     bias_k, scale_k = np.array([0.0] * 8 + [1.0, -1.0, 0.0]), np.array([0.5] * 10 + [1.5])
     counts = graded(rng, bias_k, scale_k, 40)
-    prior = learn_ordered(counts, 0.7, np.zeros((5, 5)), None).prior_klj
+    prior = learn_ordered(counts, 0.7, None).prior_klj
     mean_k = np.einsum("klj,l->k", prior / prior.sum(axis=1, keepdims=True), np.arange(5.0)) / 5 - 2
     right_k = np.einsum("kjj->k", prior / prior.sum(axis=1, keepdims=True)) / 5
     assert mean_k[8] > 0.5, "rates higher"
@@ -117,7 +117,7 @@ def test_bias_and_precision_of_a_person_are_found() -> None:
 def test_a_person_without_labels_is_one_of_the_crowd() -> None:
     counts = graded(np.random.default_rng(1), np.zeros(7), np.full(7, 0.6), 30)
     counts[-1] = 0
-    found = learn_ordered(counts, 0.7, np.zeros((5, 5)), None)
+    found = learn_ordered(counts, 0.7, None)
     own, crowd = found.prior_klj[-1] / found.prior_klj[-1].sum(axis=0), found.crowd_jl.T / found.crowd_jl.sum(axis=1)
     np.testing.assert_allclose(own, crowd, atol=0.04)
 
@@ -125,7 +125,7 @@ def test_a_person_without_labels_is_one_of_the_crowd() -> None:
 def test_answers_that_are_no_class_have_the_frequency_of_the_crowd() -> None:
     counts = graded(np.random.default_rng(2), np.zeros(5), np.full(5, 0.6), 30, options=6)
     counts[:, 5] = 10.0
-    found = learn_ordered(counts, 0.7, np.zeros((6, 5)), None)
+    found = learn_ordered(counts, 0.7, None)
     for rows_lj in (found.crowd_jl.T, *found.prior_klj):
         chance = rows_lj / rows_lj.sum(axis=0)
         np.testing.assert_allclose(chance[5], 0.25, atol=0.05)

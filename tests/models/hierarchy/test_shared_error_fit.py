@@ -10,7 +10,7 @@ from hitl import Consensus, Evidence
 from hitl.evidence import Annotations
 from hitl.models import DefaultCombiner
 from hitl.models.hierarchy import shared_error_fit
-from hitl.models.hierarchy.counted import Left, Weighed, shares_before
+from hitl.models.hierarchy.counted import Left, Pairs, Weighed, shares_before
 from hitl.models.hierarchy.shared_error_fit import fit_shared_errors, has_few_labels_for_its_classes
 from hitl.models.inference.observed_outputs import Outputs
 from hitl.tables.shared_errors import SharedErrors
@@ -23,7 +23,7 @@ def test_learned_numbers_are_their_formulas(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(shared_error_fit, "strength", lambda *_: 8.0)
     evidence = crowd(6, 40, 4, 3)
     a, rng = evidence.annotations, np.random.default_rng(0)
-    weighed = Weighed.of(evidence, 0.6, 0.0)
+    weighed = Weighed.of(evidence, Pairs.of(evidence), 0.0)
     q_nj = rng.dirichlet(np.ones(6), size=40)
     found = shared_error_fit._Labels(a, weighed).learn(q_nj, 0.75)
     right, said, errors = np.zeros(4), np.zeros(4), np.zeros((6, 6))
@@ -43,7 +43,7 @@ def test_learned_numbers_are_their_formulas(monkeypatch: pytest.MonkeyPatch) -> 
 def test_iterations_end_where_nothing_moves() -> None:
     evidence = crowd(12, 200, 6, 4)
     outputs = Outputs.of(evidence)
-    weighed = Weighed.of(evidence, 0.7, 0.0)
+    weighed = Weighed.of(evidence, Pairs.of(evidence), 0.0)
     prior = outputs.beside(shares_before(Left.by_weights(evidence, weighed), weighed.weight_n, 0.0, outputs.share_j))
     everything = np.ones(200, dtype=bool)
     found = fit_shared_errors(evidence, np.full((200, 12), 1 / 12), prior, weighed, everything, 0.75)

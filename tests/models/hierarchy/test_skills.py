@@ -70,11 +70,11 @@ def plain_person(crowd_jl: Floats, foreseen: float, skill: float) -> Floats:
     return rows
 
 
-def plain_skills(counts_klj: Floats, expected: float, lone_lj: Floats) -> tuple[Floats, Floats]:
+def plain_skills(counts_klj: Floats, expected: float) -> tuple[Floats, Floats]:
     """(J, L) and (K, J, L) Dirichlet parameters."""
     counts_kjl = counts_klj.transpose(0, 2, 1)
     classes = counts_kjl.shape[1]
-    _, crowd_jl = plain_crowd(np.concatenate([counts_kjl, lone_lj.T[None]]), expected)
+    _, crowd_jl = plain_crowd(counts_kjl, expected)
     right = [sum(matrix[j, j] for j in range(classes)) for matrix in counts_kjl]
     total = [matrix[:, :classes].sum() for matrix in counts_kjl]
     foreseen = []
@@ -116,9 +116,9 @@ SHAPES = {
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_what_is_learned_is_what_plain_loops_learn(shape: tuple[int, int, int], seed: int) -> None:
-    *counts_klj, lone_lj = some_counts(seed, shape[0] + 1, *shape[1:])
-    found = Skills.learned(np.array(counts_klj), 0.75, lone_lj)
-    crowd_jl, prior_kjl = plain_skills(np.array(counts_klj), 0.75, lone_lj)
+    counts_klj = some_counts(seed, *shape)
+    found = Skills.learned(counts_klj, 0.75)
+    crowd_jl, prior_kjl = plain_skills(counts_klj, 0.75)
     np.testing.assert_allclose(found.crowd_jl, crowd_jl, rtol=1e-9)
     np.testing.assert_allclose(found.prior_klj.transpose(0, 2, 1), prior_kjl, rtol=1e-9)
 
