@@ -226,7 +226,7 @@ class ServeSettings(Section):
     """What annotators see before they answer if hitl is Label Studio's model backend: predictions of models, the
     consensus, or nothing.
     """
-    blind_share: float = Field(default=0.1, ge=0, lt=1)
+    blind_share: float = Field(default=0.2, ge=0, lt=1)
     """Share of items, drawn at random, that get no suggestion, which shows how far suggestions pull answers."""
     url: Annotated[str, AfterValidator(check(_require_url))] | None = None
     """Address where people reach `hitl serve`, for links in events."""

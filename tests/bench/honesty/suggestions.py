@@ -4,8 +4,8 @@
 
 Projects of 1,000 items and 20 annotators whose accuracies differ, as do the items' difficulties, and a model of about
 the same accuracy. Answers under a suggestion are copies of it, with the probability that raises agreement by so many
-points. "until two agree": from two to five answers per item, as a policy asks. The last two rows are with the share of
-the items that is answered without a suggestion by default; the others have a fifth.
+points. "until two agree": from two to five answers per item, as a policy asks. A fifth of the items is answered without
+a suggestion, as by default; in the last two rows, a tenth.
 """
 
 from __future__ import annotations
