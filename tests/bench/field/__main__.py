@@ -1,0 +1,113 @@
+"""Run every method of `methods/` on every public set, whole and thinned, without any truth; write the page of results.
+
+    make results ARGS="--save"
+    .venv/bench/bin/python -m tests.bench.field --sets rte wsd --methods "crowd-kit GLAD" "hitl default"
+
+Each fit runs in a process of its own and is stopped after `--limit` seconds. Tables come in the order of their labels;
+a method that was stopped is not tried on larger ones. Thinned tables have seed 0 of `honesty.crowds`. Finished fits are
+in .venv/field.jsonl, so that a run that was interrupted goes on; a whole run with --save removes them in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+
+import numpy as np
+
+from hitl.evidence import Evidence
+from tests.bench import results
+from tests.bench.bench_accuracy import GROUPS
+from tests.bench.field import page
+from tests.bench.field.methods import Fit, load
+from tests.bench.honesty.crowds import REAL, WHOLE, Source
+from tests.bench.honesty.scored import figures
+from tests.reference_data import FOLDER
+
+NOT_COUNTED = {"conll2003_ner_crowd", "trec2010_binary"}
+"""Tokens of sentences, and a second coding of relevance_trec2010."""
+DONE = results.FOLDER.parents[1] / ".venv" / "field.jsonl"
+Outcome = list[float | None] | str
+"""Accuracy, log loss and ECE, the last two None without probabilities; or why there are none."""
+
+
+def measured(fit: Fit, evidence: Evidence) -> Outcome:
+    """Fit, and score on the items whose truth is recorded."""
+    known, truth = evidence.known, evidence.truth
+    assert truth is not None
+    with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            found = np.asarray(fit(evidence.annotations))
+        except Exception as error:  # whatever another package raises
+            return f"{type(error).__name__}: {error}"[:100]
+    if found.ndim == 1:
+        return [round(float((found[known] == truth[known]).mean()), 6), None, None]
+    if not np.isfinite(found[known]).all():
+        return "gives probabilities that are not numbers"
+    return [round(figure, 6) for figure in figures(found[known], truth[known])[:3]]
+
+
+def limited(fit: Fit, evidence: Evidence, seconds: float) -> Outcome:
+    """Do the same in a process that is stopped after so many seconds."""
+
+    def send(end: Connection) -> None:
+        end.send(measured(fit, evidence))
+
+    context = get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=send, args=(there,))
+    process.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(seconds) else f"stopped after {seconds:g} s"
+    except EOFError:
+        return "ended without a result"
+    finally:
+        process.kill()
+        process.join()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    every = [name for group in GROUPS for name in group if name not in NOT_COUNTED and (FOLDER / name).is_dir()]
+    options = results.options(__doc__, arguments, sets=every, methods=(), limit=300.0)
+    fits, versions = load()
+    sources = {name: Source(REAL, name, name, 0) for name in options.sets}
+    tables = [(name, labels, table) for name in sources for labels, table in sources[name].tables() if labels != "5"]
+    tables.sort(key=lambda one: len(one[2].annotations))
+    rows = [json.loads(line) for line in DONE.read_text().splitlines()] if DONE.exists() else []
+    done = {tuple(row[:3]) for row in rows}
+    stopped = {row[0] for row in rows if str(row[3]).startswith("stopped")}
+    for name, labels, evidence in tables:
+        for method in options.methods or fits:
+            if (method, name, labels) in done:
+                continue
+            outcome: Outcome = "stopped on fewer labels"
+            if method not in stopped:
+                outcome = limited(fits[method], evidence, options.limit)
+            if str(outcome).startswith("stopped"):
+                stopped.add(method)
+            rows.append([method, name, labels, outcome])
+            print(*rows[-1], flush=True)
+            with DONE.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    sizes = {}
+    for name, labels, evidence in tables:
+        if labels == WHOLE:
+            a = evidence.annotations
+            sizes[name] = [a.n_items, len(a), a.n_annotators, a.n_classes, int(evidence.known.sum())]
+    chosen = [row for row in rows if row[0] in (options.methods or fits) and row[1] in sizes]
+    found = {"limit": options.limit, "versions": versions, "sets": sizes, "rows": chosen}
+    if options.save:
+        page.write(found)
+        if not options.methods and options.sets == every:
+            DONE.unlink()
+
+
+if __name__ == "__main__":
+    main()
