@@ -26,8 +26,9 @@ def fit_of(name: str) -> Fit:
         labeled = list(answers)  # peerannot numbers items and annotators without gaps
         place = {k: place for place, k in enumerate(np.unique(a.annotator).tolist())}
         dense = {i: {place[k]: j for k, j in answers[n].items()} for i, n in enumerate(labeled)}
-        with TemporaryDirectory() as folder:  # GLAD writes files
-            made: Any = agg_strategies[name](dense, n_classes=a.n_classes, n_workers=len(place), dataset=Path(folder))
+        with TemporaryDirectory() as folder:
+            files = {"dataset": Path(folder)} if name == "glad" else {}  # GLAD writes some; others take no such argument
+            made: Any = agg_strategies[name](dense, n_classes=a.n_classes, n_workers=len(place), **files)
             if hasattr(made, "run"):
                 made.run()
             found = np.asarray(made.get_probas())
