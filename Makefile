@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Many tests start processes: these read what the first has compiled, also where the environment forbids that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo demo-serve demo-label-studio prepare test journeys lowest trust rehearse release docs quick lint types unit bench format clean
+.PHONY: demo demo-serve demo-label-studio prepare test journeys lowest trust rehearse release docs results quick lint types unit bench format clean
 
 demo: $(DEMO)/.ready  ## replay real annotators through the loop; writes hitl-demo-report.html
 	$(DEMO)/bin/hitl demo
@@ -96,8 +96,10 @@ bench-honesty: $(TEST)/.ready  ## the protocol that confidence is held to
 bench-stops: $(TEST)/.ready  ## what a target accuracy promises, and the labels it takes
 	OMP_NUM_THREADS=1 $(TEST)/bin/python -m tests.bench.honesty.stops $(or $(ARGS),--save)
 
-bench-peers: $(BENCH)/.ready  ## the default beside crowd-kit's aggregators, and with a model beside cleanlab's CROWDLAB
-	OMP_NUM_THREADS=1 $(BENCH)/bin/python -m tests.bench.bench_honesty --peers --save
+results: $(BENCH)/.ready  ## docs/results/field.md: open packages on public sets, side by side; goes on where it was interrupted
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BENCH)/bin/python -m tests.bench.field $(or $(ARGS),--save)
+
+bench-crowdlab: $(BENCH)/.ready  ## the default with a model beside cleanlab's CROWDLAB
 	OMP_NUM_THREADS=1 $(BENCH)/bin/python -m tests.bench.human_and_model --save
 
 bench-scale: $(TEST)/.ready  ## labels beyond memory; make bench-scale ARGS="--rows 100000000 --save" takes 15 GB of disk

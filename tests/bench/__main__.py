@@ -2,7 +2,8 @@
 
 python -m tests.bench
 
-Those that other packages are compared in have an environment of their own: make bench-speed, make bench-peers.
+Those that other packages are compared in have an environment of their own: make bench-speed,
+make bench-crowdlab, make results.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 No truth is known, except in the last table but one, where each of `--draws` seeded draws tells 50 items and the rest
 are scored. Ties share the credit; ECE over clip(n / 20, 5, 15) equal-mass bins; majority probabilities are
 (v + 1/J) / (m + 1). Sets that share items or people are one group: the mean over groups is that of their own means.
-"Plain" is VB-IBCC with pseudo-counts 2 / 1 and no shared prior. `honesty.peers` has other packages. The last table has
+"Plain" is VB-IBCC with pseudo-counts 2 / 1 and no shared prior. Other packages: `make results`. The last table has
 annotators who err independently (`honesty.crowds`), means over three seeds. Bars are those of the default.
 """
 

@@ -1,12 +1,11 @@
 """Does the default combiner say how sure it may be, on crowds that it was not made for? A protocol.
 
-    python -m tests.bench.bench_honesty [--seeds 5] [--sets rte independent ...] [--peers] [--save]
+    python -m tests.bench.bench_honesty [--seeds 5] [--sets rte independent ...] [--save]
 
 Real crowds and simulated ones (`honesty.crowds`), whole and with 1.2, 2, 3 and 5 labels an item left at random, without
 known truth except in "30 known". Crowds of less than 1,000 known items are thinned 20 times. A set counts once: figures
 are means over its seeds, then over sets. `gap` is accuracy less majority vote's on the same labels, in points; `over`
-is confidence less accuracy; ECE over clip(n / 20, 5, 15) equal-mass bins. `--peers` instead compares crowd-kit's
-aggregators with the default on the same labels (`honesty.peers`; `make bench-peers`).
+is confidence less accuracy; ECE over clip(n / 20, 5, 15) equal-mass bins. Other packages: `make results`.
 
 It cannot be tuned to: the fractions and seeds are fixed, and a constant that was chosen on these sets, UNTRACED_RHO, is
 chosen again without each group and scored on that group (`honesty.left_out`).
@@ -29,7 +28,6 @@ from scipy.stats import beta
 from hitl.evidence import Evidence
 from hitl.models.default import DefaultCombiner
 from tests.bench import results
-from tests.bench.honesty import peers
 from tests.bench.honesty.crowds import INDEPENDENT, LATER, REAL, SIMULATED, THINNED, WHOLE, Source, often, sources
 from tests.bench.honesty.left_out import left_out
 from tests.bench.honesty.scored import FIGURES, KNOWN, METHODS, TEMPERED, Row, beside, scored, scored_with_known
@@ -185,12 +183,10 @@ def table_of_intervals(rows: Sequence[dict[str, float | str]]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = results.options(__doc__, arguments, seeds=5, sets=(), peers=False, workers=2)
-    crowds = sources(options.sets or None, 1 if options.peers else options.seeds)
+    options = results.options(__doc__, arguments, seeds=5, sets=(), workers=2)
+    crowds = sources(options.sets or None, options.seeds)
     recorded = [source for source in crowds if source.kind == REAL]
     later = [source for source in crowds if source.kind in LATER]
-    if options.peers:
-        return peers.compare(recorded, options.workers, options.save)
     jobs = ((scored, often(crowds)), (scored_with_known, [*recorded, *later]))
     rows = [row for work, some in jobs for found in results.side_by_side(work, some, options.workers) for row in found]
     intervals = [row for found in results.side_by_side(covered, crowds, options.workers) for row in found]

@@ -10,7 +10,7 @@ from hitl.testing import crowd
 from tests.bench.human_and_model import relabelled
 from tests.bench.human_and_model.crowdlab import active_lab, crowdlab, posterior
 from tests.bench.human_and_model.crowds import classified
-from tests.peers.test_crowd_kit import renamed
+from tests.peers.test_field import renamed
 
 
 def model(truth: np.ndarray, n_classes: int, rng: np.random.Generator) -> Floats:

@@ -1,6 +1,6 @@
 """Run every method of `methods/` on every public set, whole and thinned, without any truth; write the page of results.
 
-    make results ARGS="--save"
+    make results
     .venv/bench/bin/python -m tests.bench.field --sets rte wsd --methods "crowd-kit GLAD" "hitl default"
 
 Each fit runs in a process of its own and is stopped after `--limit` seconds. Tables come in the order of their labels;

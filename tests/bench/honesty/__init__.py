@@ -1,1 +1,1 @@
-"""Crowds, whole and thinned, and what is measured on them: scores, stops, the policy, peers."""
+"""Crowds, whole and thinned, and what is measured on them: scores, stops, the policy."""

@@ -1,6 +1,6 @@
 """Annotators and one classifier together, on texts, scenes and music: hitl beside CROWDLAB and ActiveLab of cleanlab.
 
-    make bench-peers
+    make bench-crowdlab
     python -m tests.bench.human_and_model [--sets rte labelme] [--seeds 5] [--curves 3] [--save]
 
 Reads rte, sentence_polarity, labelme and music_genre from HITL_DATA. `combined` says how good labels are by people, by
@@ -35,7 +35,7 @@ music      Accuracy with the classifier is up to .3 points below people alone wi
 def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, sets=list(SETS), seeds=5, curves=3, workers=2)
     if not find_spec("cleanlab"):
-        raise SystemExit("cleanlab is not installed; make bench-peers brings an environment that has it")
+        raise SystemExit("cleanlab is not installed; make bench-crowdlab brings an environment that has it")
     page, asked = results.Page(), list[results.Bar]()
 
     def measured(work: Callable[[Job], list[Row]], tables: Any, seeds: int) -> Any:

@@ -129,7 +129,7 @@ def test_an_unsure_answer_is_not_spam_and_carries_no_information() -> None:
 )
 def test_accuracy_beside_that_of_crowd_kit(name: str, crowd_kit: float, ours: float) -> None:
     """crowd-kit's table has less: its code sorts the spam counts by annotators' names and reads them in the order in
-    which the annotators appear. Where both orders agree, the two are one: tests/peers/test_crowd_kit.py.
+    which the annotators appear. Where both orders agree, the two are one: tests/peers/test_field.py.
     """
     evidence = crowd(name)
     found = MACE().fit(without_truth(evidence)).probabilities[evidence.known]
