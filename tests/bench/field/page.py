@@ -114,7 +114,9 @@ def published(whole: pd.DataFrame) -> list[str]:
     rows = []
     for method, name, value in figures:
         here = at.get((method, name))
-        near = "did not finish" if here is None else "yes" if abs(here - value) <= 0.002 + 1e-9 else f"{here - value:+.3f}"
+        near = (
+            "did not finish" if here is None else "yes" if abs(here - value) <= 0.002 + 1e-9 else f"{here - value:+.3f}"
+        )
         rows.append((method, f"`{name}`", figure(value), figure(here), near))
     return table(("method", "set", "published", "here", "within .002"), rows)
 
@@ -126,7 +128,12 @@ def absences(found: Mapping[str, Any]) -> list[str]:
         if isinstance(outcome, str):
             reasons.setdefault((method, outcome.split("\n")[0].replace("|", "/")), []).append(name)
     rows = [
-        (method, reason, len(names), "all" if len(set(names)) == len(found["sets"]) else ", ".join(dict.fromkeys(names)))
+        (
+            method,
+            reason,
+            len(names),
+            "all" if len(set(names)) == len(found["sets"]) else ", ".join(dict.fromkeys(names)),
+        )
         for (method, reason), names in sorted(reasons.items())
     ]
     return table(("method", "reason", "fits", "sets"), rows)
@@ -198,7 +205,12 @@ def text(found: Mapping[str, Any]) -> str:
     thin = []
     for labels in ("1.2", "2", "3"):
         thin += [f"## {labels} labels per item: means", "", *means(every[every["labels"] == labels]), ""]
-    parts = {"summary": summary(whole), "per_set": per_set(whole, found["sets"]), "means": means(whole), "thin": thin[:-1]}
+    parts = {
+        "summary": summary(whole),
+        "per_set": per_set(whole, found["sets"]),
+        "means": means(whole),
+        "thin": thin[:-1],
+    }
     parts |= {"published": published(whole), "absences": absences(found)}
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return TEXT.format(
