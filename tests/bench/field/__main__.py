@@ -3,8 +3,8 @@
     make results
     .venv/bench/bin/python -m tests.bench.field --sets rte wsd --methods "crowd-kit GLAD" "hitl default"
 
-Each fit runs in a process of its own and is stopped after `--limit` seconds. Tables come in the order of their labels;
-a method that was stopped is not tried on larger ones. Thinned tables have seed 0 of `honesty.crowds`. Finished fits are
+Each fit runs in a process of its own and is stopped after `--limit` seconds. Tables come in the order of labels times
+classes; a method that was stopped is not tried on larger ones. Thinned tables have seed 0 of `honesty.crowds`. Finished fits are
 in .venv/field.jsonl, so that a run that was interrupted goes on; a whole run with --save removes them in the end.
 """
 
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fits, versions = load()
     sources = {name: Source(REAL, name, name, 0) for name in options.sets}
     tables = [(name, labels, table) for name in sources for labels, table in sources[name].tables() if labels != "5"]
-    tables.sort(key=lambda one: len(one[2].annotations))
+    tables.sort(key=lambda one: len(one[2].annotations) * one[2].annotations.n_classes)
     rows = [json.loads(line) for line in DONE.read_text().splitlines()] if DONE.exists() else []
     done = {tuple(row[:3]) for row in rows}
     stopped = {row[0] for row in rows if str(row[3]).startswith("stopped")}
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for method in options.methods or fits:
             if (method, name, labels) in done:
                 continue
-            outcome: Outcome = "stopped on fewer labels"
+            outcome: Outcome = "stopped on a smaller table"
             if method not in stopped:
                 outcome = limited(fits[method], evidence, options.limit)
             if str(outcome).startswith("stopped"):
