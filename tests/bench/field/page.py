@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -61,10 +62,9 @@ def summary(whole: pd.DataFrame) -> list[str]:
     n, least = len(loss) - len(beaten), 0.8 * len(loss)
     aim = "That meets the aim" if n >= least else "That misses the aim"
     lines = [
-        f"- **Log loss:** hitl's default has the lowest one on **{n} of {len(loss)} sets**. {aim} that was set before the "
-        "run, four sets in five (20 of 25; only these have labels and ground truth here).",
-        f"- **Accuracy:** {'no set is' if not below else 'these sets are'} more than one point below majority vote"
-        f"{': ' + ', '.join(below) if below else ''}.",
+        f"- **Log loss:** hitl's default has the lowest one on **{n} of {len(loss)} sets**. {aim} that was set before",
+        "  the run: four sets in five (20 of 25; here are fewer sets).",
+        f"- **Accuracy:** hitl's default is more than one point below majority vote on {', '.join(below) or 'no set'}.",
         "",
         "hitl is not first in log loss here:",
         "",
@@ -114,9 +114,8 @@ def published(whole: pd.DataFrame) -> list[str]:
     rows = []
     for method, name, value in figures:
         here = at.get((method, name))
-        near = (
-            "did not finish" if here is None else "yes" if abs(here - value) <= 0.002 + 1e-9 else f"{here - value:+.3f}"
-        )
+        apart = None if here is None else here - value
+        near = "did not finish" if apart is None else "yes" if abs(apart) <= 0.002 + 1e-9 else f"{apart:+.3f}"
         rows.append((method, f"`{name}`", figure(value), figure(here), near))
     return table(("method", "set", "published", "here", "within .002"), rows)
 
@@ -127,75 +126,11 @@ def absences(found: Mapping[str, Any]) -> list[str]:
     for method, name, _, outcome in found["rows"]:
         if isinstance(outcome, str):
             reasons.setdefault((method, outcome.split("\n")[0].replace("|", "/")), []).append(name)
-    rows = [
-        (
-            method,
-            reason,
-            len(names),
-            "all" if len(set(names)) == len(found["sets"]) else ", ".join(dict.fromkeys(names)),
-        )
-        for (method, reason), names in sorted(reasons.items())
-    ]
+    rows = []
+    for (method, reason), names in sorted(reasons.items()):
+        sets = list(dict.fromkeys(names))
+        rows.append((method, reason, len(names), "all" if len(sets) == len(found["sets"]) else ", ".join(sets)))
     return table(("method", "reason", "fits", "sets"), rows)
-
-
-TEXT = """\
-# Results beside the field
-
-Which open package gives the best labels, and the most honest confidence? {methods} methods of {packages} packages got the
-same labels of {sets} public sets, without any ground truth and with their own settings. `make results` repeats it.
-
-{summary}
-
-The constants of hitl's default were chosen with these sets in view ([which, on which](../results.md#what-was-tuned-on-what));
-no setting was changed for this page. Expect somewhat less on other data.
-
-## Each set
-
-Log loss is in nats, and a method that gives the truth probability 0 pays 34.5 for that item. ECE is the expected calibration
-error over up to 15 bins. Ties share the credit. "Scored" counts the items whose ground truth is recorded. Best of all others
-includes majority vote, VB-IBCC, Dawid–Skene and PTBCC as hitl implements them. [All figures](../benchmarks/field.txt)
-
-{per_set}
-
-`trec2010_binary` is left out because it is a second coding of `relevance_trec2010`, and `conll2003_ner_crowd` because its
-tokens are no independent items.
-
-## All labels: means
-
-Beside each mean stands that of hitl's default on the same sets, because no method finished on more sets than it could.
-
-{means}
-
-{thin}
-
-## Published figures
-
-Accuracies that others published on these sets, and those measured here. Two differences explain most gaps: crowd-kit's paper
-breaks ties at random where this page shares the credit, and here a repeated answer of the same annotator to the same item
-counts once.{explained}
-
-{published}
-
-The table of PTBCC has the independent reproduction whose mean over eleven sets is .7472, as published; five of these sets are
-here. hitl's `ptbcc` is its own implementation: no package has the model.
-
-## What could not run
-
-A fit is stopped after {limit:g} seconds, and its method is not tried on larger tables.
-
-{absences}
-
-PTBCC, FGBCC and BWA have no package that can be installed. PlantNet and TwoThird of peerannot leave items without a label.
-CROWDLAB asks for a classifier; without one it gets the shares of the labels. [Beside a real
-classifier](../results.md#beside-other-packages) it does better. Versions: {versions}.
-
-## Add a method
-
-Write one file in `tests/bench/field/methods/` with `PACKAGE`, the name of your package on PyPI, and `METHODS`, a name and a
-function for each method. The function gets `annotations` and returns (N, J) probabilities in the order of `annotations.items`
-and `annotations.classes`, or (N,) class codes. Install your package into `.venv/bench`, then run `make results`.
-"""
 
 
 def text(found: Mapping[str, Any]) -> str:
@@ -210,17 +145,22 @@ def text(found: Mapping[str, Any]) -> str:
         "per_set": per_set(whole, found["sets"]),
         "means": means(whole),
         "thin": thin[:-1],
+        "published": published(whole),
+        "absences": absences(found),
     }
-    parts |= {"published": published(whole), "absences": absences(found)}
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    return TEXT.format(
-        methods=len({row[0] for row in found["rows"]}),
-        packages=len(found["versions"]),
-        sets=len(found["sets"]),
-        limit=found["limit"],
-        versions=versions,
-        explained="",
-        **{name: "\n".join(lines) for name, lines in parts.items()},
+    return (
+        Path(__file__)
+        .with_suffix(".md")
+        .read_text()
+        .format(
+            methods=len({row[0] for row in found["rows"]}),
+            packages=len(found["versions"]),
+            sets=len(found["sets"]),
+            limit=found["limit"],
+            versions=versions,
+            **{name: "\n".join(lines) for name, lines in parts.items()},
+        )
     )
 
 

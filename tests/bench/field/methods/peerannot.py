@@ -27,9 +27,7 @@ def fit_of(name: str) -> Fit:
         place = {k: place for place, k in enumerate(np.unique(a.annotator).tolist())}
         dense = {i: {place[k]: j for k, j in answers[n].items()} for i, n in enumerate(labeled)}
         with TemporaryDirectory() as folder:
-            files = (
-                {"dataset": Path(folder)} if name == "glad" else {}
-            )  # GLAD writes some; others take no such argument
+            files = {"dataset": Path(folder)} if name == "glad" else {}  # GLAD writes some
             made: Any = agg_strategies[name](dense, n_classes=a.n_classes, n_workers=len(place), **files)
             if hasattr(made, "run"):
                 made.run()
