@@ -65,15 +65,15 @@ def test_one_method_on_the_set_that_hitl_ships() -> None:
     tables = (read_table(Path(str(folder / name))) for name in ("annotations.csv", "truth.csv"))
     evidence = Evidence.from_tables(next(tables), truth=next(tables))
     assert measured(FITS["hitl majority"], evidence)[0] == pytest.approx(0.8969, abs=1e-4)
-    found = limited(FITS["hitl majority"], evidence, 60.0)
+    found = limited(60.0, measured, FITS["hitl majority"], evidence)
     assert found == measured(FITS["hitl majority"], evidence)
 
 
 def test_a_fit_that_takes_too_long_or_fails_leaves_the_reason() -> None:
     evidence = Evidence(Annotations.from_matrix([[0, 1]]), truth=np.zeros(1, np.int32))
-    assert limited(lambda _: time.sleep(60), evidence, 0.2) == "stopped after 0.2 s"
-    assert limited(lambda _: 1 / 0, evidence, 60.0) == "ZeroDivisionError: division by zero"
-    assert limited(lambda _: os._exit(1), evidence, 60.0) == "ended without a result"
+    assert limited(0.2, time.sleep, 60) == "stopped after 0.2 s"
+    assert limited(60.0, measured, lambda _: 1 / 0, evidence) == "ZeroDivisionError: division by zero"
+    assert limited(60.0, os._exit, 1) == "ended without a result"
 
 
 def test_the_page_has_the_figures_of_the_file() -> None:

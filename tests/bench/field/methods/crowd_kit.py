@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 from crowdkit import aggregation
 from sklearn.base import BaseEstimator
@@ -13,13 +15,19 @@ from tests.bench.field.tables import aligned, named
 PACKAGE = "crowd-kit"
 
 
+def aggregator(name: str) -> Any:
+    """Make an aggregator; crowd-kit 1.4 lacks what scikit-learn has asked of estimators since."""
+    made = getattr(aggregation, name)()
+    if not hasattr(made, "__sklearn_tags__"):
+        type(made).__sklearn_tags__ = lambda _: BaseEstimator().__sklearn_tags__()
+    return made
+
+
 def fit_of(name: str) -> Fit:
     def fit(annotations: Annotations) -> Floats:
         if name == "KOS" and annotations.n_classes > 2:
             raise ValueError("more than two classes")
-        made = getattr(aggregation, name)()
-        if not hasattr(made, "__sklearn_tags__"):  # crowd-kit 1.4 lacks what scikit-learn has asked of estimators since
-            type(made).__sklearn_tags__ = lambda _: BaseEstimator().__sklearn_tags__()
+        made = aggregator(name)
         frame = named(annotations)
         if hasattr(made, "fit_predict_proba"):
             return aligned(made.fit_predict_proba(frame), annotations)
