@@ -36,6 +36,8 @@ from tests.reference_data import FOLDER
 
 NOT_COUNTED = {"conll2003_ner_crowd", "trec2010_binary"}
 """Tokens of sentences, and a second coding of relevance_trec2010."""
+THINNED, LARGE = ("1.2", "2", "3", WHOLE), 30_000
+"""Labels per item, and the labels above which a set is not thinned."""
 DONE = results.FOLDER.parents[1] / ".venv" / "field.jsonl"
 Outcome = list[float | None] | str
 """Accuracy, log loss and ECE, the last two None without probabilities; or why there are none."""
@@ -102,7 +104,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = results.options(__doc__, arguments, sets=every, methods=(), limit=300.0)
     fits, versions = load()
     sources = {name: Source(REAL, name, name, 0) for name in options.sets}
-    tables = [(name, labels, table) for name in sources for labels, table in sources[name].tables() if labels != "5"]
+    tables = []
+    for name, source in sources.items():
+        of_set = dict(source.tables())
+        for labels in THINNED if len(of_set[WHOLE].annotations) <= LARGE else (WHOLE,):
+            if labels in of_set:
+                tables.append((name, labels, of_set[labels]))
     tables += [(name, page.PUBLISHED, real(name)) for name in page.JOSS_SETS if name in sources]
     tables.sort(key=lambda one: len(one[2].annotations) * one[2].annotations.n_classes)
     rows = [json.loads(line) for line in DONE.read_text().splitlines()] if DONE.exists() else []
