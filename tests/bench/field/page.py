@@ -70,7 +70,8 @@ def summary(whole: pd.DataFrame) -> list[str]:
     aim = "That meets the aim" if n >= least else "That misses the aim"
     lines = [
         f"- **Log loss:** hitl's default has the lowest one on **{n} of {len(loss)} sets**. {aim} that was set before",
-        f"  the run: four sets in five (20 of 25; here are fewer sets). Beside other packages alone it is first on {beside}.",
+        "  the run: four sets in five (20 of 25; here are fewer sets). "
+        f"Beside other packages alone it is first on {beside}.",
         f"- **Accuracy:** hitl's default is more than one point below majority vote on {', '.join(below) or 'no set'}.",
         "",
         "hitl is not first in log loss here:",
