@@ -66,7 +66,8 @@ class Pairs(Additive):
 
     def lone_weights(self, informativeness: float) -> Floats:
         """Return (K,) weights in [0, 1] of lone labels, which together count at most as much as the compared ones."""
-        return self.weight(informativeness) * np.minimum(1.0, self.compared_k / np.maximum(self.lone_k, 1.0))
+        share_k = np.minimum(1.0, self.compared_k / np.maximum(self.lone_k, 1.0))
+        return np.asarray(self.weight(informativeness) * share_k)
 
 
 def lone(evidence: Evidence) -> Mask:
