@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -44,7 +44,9 @@ class Seen:
         opt("Comma-separated columns, numeric except for openai:NAME; default: all except item and group."),
     ] = None
     text: Annotated[str | None, opt("Column of the text, for models of text.")] = None
-    image: Annotated[str | None, opt("Column of the image paths, for models of images.")] = None
+    image: Annotated[
+        str | None, opt("Column of the image paths, for models of images; with openai:NAME, of their addresses.")
+    ] = None
     image_folder: flags.ImageFolder = None
     groups: Annotated[
         str | None, opt("With --folds: column of groups (such as near-duplicates) that stay in one fold.")
@@ -156,8 +158,8 @@ class Language:
         float | None, opt("With --price: stop before a request with which all runs could cost more.", min=0)
     ] = None
 
-    def predictor(self, model: Model, output: Path) -> LanguageModel:
-        """Return the language model. Its replies are stored beside the output."""
+    def predictor(self, model: Model, output: Path, image: str | None) -> LanguageModel:
+        """Return the language model, which sees the images of this column. Its replies are stored beside the output."""
         from hitl.models.predictors.language import LanguageModel
         from hitl.models.predictors.replies import Server
         from hitl.settings.environment import secret
@@ -175,7 +177,7 @@ class Language:
         name, limits = model.model.removeprefix(OPENAI), (self.concurrency, self.timeout, self.max_tokens)
         server = Server(self.base_url, name, key, *limits, self.price, self.budget)
         replies = output.with_name(f".{output.name}.replies")
-        return LanguageModel(server, replies, model.settings().classes, self.prompt, self.samples)
+        return LanguageModel(server, replies, model.settings().classes, self.prompt, self.samples, image)
 
 
 @grouped
@@ -202,14 +204,14 @@ def predict(
     require_writable(output)
     read = [items, folds.truth, model.weights, language.prompt, Path(model.model)]
     require_distinct([output], [path for path in read if path])
-    columns = names(seen.features) or ()
-    inputs = Inputs(items, seen.item, columns, seen.text, seen.image, seen.image_folder, seen.groups)
+    columns, text, image = names(seen.features) or (), seen.text, seen.image
     if model.is_language:
-        inputs = replace(inputs, features=columns or (str(seen.text),), text=None, fields=True)
+        columns, text, image = (*columns, *filter(None, (text, image))), None, None
+    inputs = Inputs(items, seen.item, columns, text, image, seen.image_folder, seen.groups, model.is_language)
     started, trained = time.monotonic(), None
     with show.progress(as_json) as progress:
         if model.is_language:
-            predictor: Predictor = language.predictor(model, output)
+            predictor: Predictor = language.predictor(model, output, seen.image)
             digest = uuid4().hex  # replies are stored one by one; rows without a reply are asked again
         else:
             predictor, digest = _predictor(inputs, model.settings(), folds, batch_size, progress)
@@ -252,9 +254,10 @@ def predict(
 
 
 def _check(seen: Seen, folds: Folds, model: Model, language: Language) -> None:
-    if model.is_language and (seen.image or folds.folds or not (seen.features or seen.text)):
+    if model.is_language and (folds.folds or not (seen.features or seen.text or seen.image)):
         raise BadSettings(
-            f"predict: --model {model.model} reads text: name the columns to send with --text or --features"
+            f"predict: --model {model.model}: name the columns to send with --text or --features, or with --image for "
+            "addresses of images"
         )
     if language.base_url is not None and not model.is_language:
         raise BadSettings("predict: --base-url needs --model openai:NAME")

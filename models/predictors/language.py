@@ -24,7 +24,7 @@ import numpy as np
 from hitl.errors import BadSettings
 from hitl.models.predictors.features import digest_of
 from hitl.models.predictors.inputs import Batch
-from hitl.models.predictors.replies import Replies, Server, Unanswered, Usage
+from hitl.models.predictors.replies import Prompt, Replies, Server, Unanswered, Usage
 from hitl.tables.matrices import Array
 
 SYSTEM = """\
@@ -37,6 +37,8 @@ PROMPT = "{% for name, value in item.items() %}{{ name }}: {{ value }}\n{% endfo
 MOST_CERTAIN = 0.99
 """Largest stated confidence that is believed."""
 
+ADDRESSES = ("https://", "http://", "data:image/")
+
 LEAST = 1e-6
 """Smallest probability of a class by log-probabilities, before they are normalized."""
 
@@ -46,12 +48,19 @@ class LanguageModel:
 
     `prompt`: file of a Jinja template with the variable `item` (column -> text), which may set `classes`: a list, or a
     dict from class to guideline; None: the columns of the item. `classes`: names, unless the prompt sets them.
-    `samples`: number of repeated samples. `path`: file that stores the replies. Raise BadSettings for a wrong prompt,
-    classes or server, MissingExtra without the SDK.
+    `samples`: number of repeated samples. `image`: column with the address of an image, which the server fetches; it is
+    shown beside the prompt. `path`: file that stores the replies. Raise BadSettings for a wrong prompt, classes or
+    server, MissingExtra without the SDK.
     """
 
     def __init__(
-        self, server: Server, path: Path, classes: tuple[str, ...] | None, prompt: Path | None = None, samples: int = 5
+        self,
+        server: Server,
+        path: Path,
+        classes: tuple[str, ...] | None,
+        prompt: Path | None = None,
+        samples: int = 5,
+        image: str | None = None,
     ) -> None:
         if prompt is not None and not prompt.is_file():
             raise BadSettings(f"--prompt {prompt}: no such file")
@@ -76,6 +85,7 @@ class LanguageModel:
         self._replies = Replies(server, system, path, self.digest[:12], self._alternatives if letters else None)
         self._concurrency, self._samples, self._unasked = server.concurrency, samples, 0
         self._unanswered: dict[str, str] = {}
+        self._image = image
 
     def predict(self, batch: Batch) -> Array:
         """Return (B, J) probabilities, NaN for items without input or answer, and beyond the budget.
@@ -117,8 +127,12 @@ class LanguageModel:
         """Return the (J,) probabilities of an item, None if it has no text or the budget is used up, or the reason."""
         if fields is None:
             return None
-        prompt = self._render(item, {name: value or "" for name, value in fields.items()})
+        image = "" if self._image is None else fields[self._image] or ""
+        shown = {name: value or "" for name, value in fields.items() if name != self._image}
+        prompt = Prompt(self._render(item, shown), image)
         try:
+            if self._image is not None and not image.startswith(ADDRESSES):
+                raise Unanswered(f"{image[:40]!r} is no address of an image; expected https://... or data:image/...")
             reply = self._replies.reply(item, prompt, 0)
             if reply is None:
                 return None
@@ -132,7 +146,7 @@ class LanguageModel:
         except Unanswered as error:
             return error
 
-    def _sampled(self, item: str, prompt: str, first: str) -> Array | None:
+    def _sampled(self, item: str, prompt: Prompt, first: str) -> Array | None:
         """Return (J,) probabilities from samples. If neither the first reply nor one sample names a class, give up."""
         answers: list[int] = []
         if not first.strip():

@@ -32,6 +32,9 @@ MAX_FAILURES = 10
 OVERHEAD = 200
 """Maximum number of tokens that a server adds to the messages. A token of a message has at least one byte."""
 
+IMAGE = 50_000
+"""Maximum number of tokens that an image is assumed to count. Providers charge up to some 48,000."""
+
 FEWER = 5
 """Alternatives of a token to ask for where a server refuses 20."""
 
@@ -89,6 +92,22 @@ class Usage:
     cost: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The question about an item: a text, and the address of an image ("" if there is none)."""
+
+    text: str
+    image: str = ""
+
+    @property
+    def content(self) -> Any:
+        """Content of the user's message."""
+        if not self.image:
+            return self.text
+        text = [{"type": "text", "text": self.text}] if self.text else []
+        return [*text, {"type": "image_url", "image_url": {"url": self.image}}]
+
+
 class Unanswered(Exception):
     """Nothing can be predicted for an item, for this reason. The others go on."""
 
@@ -137,19 +156,20 @@ class Replies:
         cost = self._server.cost(n_input, n_output) if any(self._server.price) else None
         return Usage(self._version, n_replies, self._stored, n_input, n_output, cost)
 
-    def reply(self, item: str, prompt: str, sample: int) -> Reply | None:
+    def reply(self, item: str, prompt: Prompt, sample: int) -> Reply | None:
         """Return the stored reply, or ask for one; None beyond the budget.
 
         `sample`: 0, or from 1 on the number of a sample at temperature 1. Raise Unanswered if the server does not
         answer it, BadSettings if it refuses the key, the model or the address, and Unreachable if it no longer answers.
         """
-        key = digest_of(self._version, item, prompt, sample)
+        key = digest_of(self._version, item, prompt.text, prompt.image, sample)
         with self._lock:
             query = "SELECT text, alternatives, input_tokens, output_tokens FROM reply WHERE key = ?"
             for text, alternatives, *tokens in self._run(query, key):
                 self._stored += 1
                 return Reply(text, json.loads(alternatives), *tokens)
-        most = (len((self._system + prompt).encode()) + OVERHEAD, self._server.max_tokens)
+        characters = (self._system + prompt.text).encode()
+        most = (len(characters) + OVERHEAD + IMAGE * bool(prompt.image), self._server.max_tokens)
         with self._reserve(self._server.cost(*most)) as affordable:
             if not affordable:
                 return None
@@ -187,7 +207,7 @@ class Replies:
                 self._reserved.remove(cost)
                 self._lock.notify_all()
 
-    def _ask(self, prompt: str, temperature: int, most: tuple[int, int]) -> Reply:
+    def _ask(self, prompt: Prompt, temperature: int, most: tuple[int, int]) -> Reply:
         openai, where = self._openai, f"the server {urlsplit(self._server.base_url).hostname}"
         try:
             completion = self._complete(prompt, temperature)
@@ -219,9 +239,9 @@ class Replies:
             self._failures = 0
         return Reply(text, alternatives, *counts)
 
-    def _complete(self, prompt: str, temperature: int) -> Any:
+    def _complete(self, prompt: Prompt, temperature: int) -> Any:
         """Ask the server, without parameters that it refuses by name. Such a refusal is not charged."""
-        messages = [{"role": "system", "content": self._system}, {"role": "user", "content": prompt}]
+        messages = [{"role": "system", "content": self._system}, {"role": "user", "content": prompt.content}]
         while True:
             parameters = dict(self._parameters)
             own = parameters | ({"temperature": temperature} if "temperature" in parameters else {})

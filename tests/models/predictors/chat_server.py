@@ -59,7 +59,8 @@ class Chat:
 
 
 def text_of(request: dict[str, Any]) -> str:
-    found = re.search(r"text: (.*)", request["messages"][1]["content"])
+    content = request["messages"][1]["content"]
+    found = re.search(r"text: (.*)", content if isinstance(content, str) else content[0].get("text", ""))
     return found[1] if found else ""
 
 

@@ -374,3 +374,28 @@ def test_many_classes_are_numbered_and_empty_items_are_not_sent(ask: Ask, chat: 
     assert "logprobs" not in chat.requests[0]
     assert "30: c30\n" in chat.requests[0]["messages"][0]["content"]
     assert len(chat.requests) == 1
+
+
+def test_images_are_shown_by_their_addresses(run: Run, chat: Chat, tmp_path: Path) -> None:
+    photo, drawn = "https://images.example/1.jpg", "data:image/png;base64,AAAA"
+    lines = [f"i1,one,{photo}", f'i2,,"{drawn}"', "i3,three,photos/3.jpg", "i4,four,"]
+    (tmp_path / "items.csv").write_text("\n".join(["item,text,photo", *lines]) + "\n")
+    flags = ["--model", "openai:m", "--base-url", chat.url, "--classes", "cat,dog", "-o", "p.csv", "--json"]
+    code, out, _ = run("predict", "items.csv", "--text", "text", "--image", "photo", *flags)
+    sent = {json.dumps(request["messages"][1]["content"]) for request in chat.requests}
+    shown = [{"type": "image_url", "image_url": {"url": address}} for address in (photo, drawn)]
+    texts = [{"type": "text", "text": "text: one"}, {"type": "text", "text": "text:"}]
+    assert sent == {json.dumps(list(pair)) for pair in zip(texts, shown, strict=True)}
+    assert code == 0
+    assert "2 items have no answer and no probabilities (i3: 'photos/3.jpg' is no address of an image" in out
+    chat.requests.clear()
+    run("predict", "items.csv", "--image", "photo", *flags[:-3], "-o", "q.csv")
+    assert [shown[0]] in [request["messages"][1]["content"] for request in chat.requests]
+
+
+def test_an_image_counts_for_the_budget_with_all_that_it_may_cost(run: Run, chat: Chat, tmp_path: Path) -> None:
+    (tmp_path / "items.csv").write_text("item,photo\ni1,https://images.example/1.jpg\n")
+    flags = ["--model", "openai:m", "--base-url", chat.url, "--classes", "cat,dog", "--price", "1", "1", "-o", "p.csv"]
+    for budget, requests in (("0.04", 0), ("0.06", 1)):
+        run("predict", "items.csv", "--image", "photo", *flags, "--budget", budget)
+        assert len(chat.requests) == requests
