@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hitl.cli import show
-from hitl.cli.options import HERE, Access, Config, Json, examples, grouped, one_of, opt, starting
+from hitl.cli.options import HERE, Access, Config, Json, grouped, in_group, one_of, opt, starting
 from hitl.cli.store import url_of_store
 from hitl.errors import BadSettings
 from hitl.service.web.access.roles import EVERY, Role
@@ -47,12 +46,7 @@ class Where:
         return Accounts(self.access or url_of_store(self.config))
 
 
-def command(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds a command to a group, with examples at the end of its help."""
-    return lambda function: group.command(name, epilog=examples(f"{group.info.name} {name}"))(grouped(function))
-
-
-@command(users, "add")
+@in_group(users, "add")
 def add_user(
     name: Name,
     role: OneRole,
@@ -74,7 +68,7 @@ def add_user(
     show.line(f"added {name}: {_in_words(wanted, project)}")
 
 
-@command(users, "list")
+@in_group(users, "list")
 def list_users(where: Where, as_json: Json = False) -> None:
     """Show all users with their roles."""
     with where.opened() as accounts:
@@ -90,7 +84,7 @@ def list_users(where: Where, as_json: Json = False) -> None:
     show.result({"users": data}, [show.Table("Users", header, rows, header)], as_json)
 
 
-@command(users, "role")
+@in_group(users, "role")
 def set_role(
     name: Name,
     role: Annotated[
@@ -106,7 +100,7 @@ def set_role(
     show.line(f"{name} is now {_in_words(wanted, project)}")
 
 
-@command(users, "password")
+@in_group(users, "password")
 def set_password(name: Name, where: Where, password_stdin: FromInput = False) -> None:
     """Give a user another password; all its sessions end."""
     with where.opened() as accounts:
@@ -114,7 +108,7 @@ def set_password(name: Name, where: Where, password_stdin: FromInput = False) ->
     show.line(f"{name}: password changed; all sessions have ended")
 
 
-@command(users, "remove")
+@in_group(users, "remove")
 def remove_user(name: Name, where: Where) -> None:
     """Remove a user, and end its sessions."""
     with where.opened() as accounts:
@@ -122,7 +116,7 @@ def remove_user(name: Name, where: Where) -> None:
     show.line(f"removed {name}")
 
 
-@command(tokens, "create")
+@in_group(tokens, "create")
 def create_token(
     name: Annotated[str, typer.Argument(help="Purpose of the token.")],
     role: OneRole,
@@ -142,7 +136,7 @@ def create_token(
 tokens.command("add", hidden=True)(grouped(create_token))  # as `hitl users add`
 
 
-@command(tokens, "list")
+@in_group(tokens, "list")
 def list_tokens(where: Where, as_json: Json = False) -> None:
     """Show all API tokens, without their secrets."""
     with where.opened() as accounts:
@@ -156,7 +150,7 @@ def list_tokens(where: Where, as_json: Json = False) -> None:
     show.result({"tokens": data}, [show.Table("API tokens", header, rows, header)], as_json)
 
 
-@command(tokens, "revoke")
+@in_group(tokens, "revoke")
 def revoke_token(
     token: Annotated[str, typer.Argument(help="Token id, from `hitl tokens list`.")], where: Where
 ) -> None:

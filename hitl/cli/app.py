@@ -13,6 +13,7 @@ from hitl.cli import (
     access,
     certify,
     combine,
+    data,
     embed,
     estimate,
     init,
@@ -159,5 +160,6 @@ for panel, commands in PANELS.items():
     for command in commands:
         app.command(rich_help_panel=panel, epilog=examples(command.__name__))(command)
 
+app.add_typer(data.data, name="data", rich_help_panel="Examples")
 app.add_typer(access.users, name="users", rich_help_panel="Service")
 app.add_typer(access.tokens, name="tokens", rich_help_panel="Service")

@@ -200,3 +200,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in options}
     return called
+
+
+def in_group(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds a command to a group, with examples at the end of its help."""
+    return lambda function: group.command(name, epilog=examples(f"{group.info.name} {name}"))(grouped(function))
