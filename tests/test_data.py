@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import pytest
 
@@ -26,7 +27,7 @@ def original(content: bytes, file: str) -> bytes:
 
 
 class Source(BaseHTTPRequestHandler):
-    asked: list[str] = []
+    asked: ClassVar[list[str]] = []
     missing = 0
     """Number of bytes that a file promises and does not deliver."""
 

@@ -86,7 +86,8 @@ def _download(address: str, sha256: str, progress: Progress) -> str:
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256:
         raise BadInput(
-            f"{address}: this is not the file that hitl knows (SHA-256 {digest}, expected {sha256}); nothing was written"
+            f"{address}: this is not the file that hitl knows (SHA-256 {digest}, expected {sha256}); "
+            "nothing was written"
         )
     return content.decode()
 
@@ -94,7 +95,7 @@ def _download(address: str, sha256: str, progress: Progress) -> str:
 def _readme(name: str, public: PublicSet) -> str:
     digests = "".join(f"- {public.source}/{file}, SHA-256 {digest}\n" for file, digest in public.sha256.items())
     return (
-        f"# {name}\n\n{public.about}: {public.items:,} items, {public.annotators:,} annotators, {public.classes} classes, "
-        f"{public.labels:,} labels. {public.truth:,} items have ground truth.\n\nLicence: {public.licence}\n\n"
+        f"# {name}\n\n{public.about}: {public.items:,} items, {public.annotators:,} annotators, "
+        f"{public.classes} classes, {public.labels:,} labels. {public.truth:,} items have ground truth.\n\nLicence: {public.licence}\n\n"
         f"Paper: {public.paper}\n\nDownloaded by `hitl data get`, which changed only the headers:\n\n{digests}"
     )
