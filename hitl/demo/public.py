@@ -96,6 +96,7 @@ def _readme(name: str, public: PublicSet) -> str:
     digests = "".join(f"- {public.source}/{file}, SHA-256 {digest}\n" for file, digest in public.sha256.items())
     return (
         f"# {name}\n\n{public.about}: {public.items:,} items, {public.annotators:,} annotators, "
-        f"{public.classes} classes, {public.labels:,} labels. {public.truth:,} items have ground truth.\n\nLicence: {public.licence}\n\n"
+        f"{public.classes} classes, {public.labels:,} labels. {public.truth:,} items have ground truth.\n\n"
+        f"Licence: {public.licence}\n\n"
         f"Paper: {public.paper}\n\nDownloaded by `hitl data get`, which changed only the headers:\n\n{digests}"
     )
