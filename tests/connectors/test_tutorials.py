@@ -39,7 +39,7 @@ hitl() {
   case "$*" in
     demo*) stopped 'until you press Ctrl-C' "$HITL" "$@" ;;
     serve*) stopped 'http://127.0.0.1' "$HITL" "$@" ;;
-    schedule*) stopped 'cycle' "$HITL" "$@" ;;
+    schedule*) stopped 'run done' "$HITL" "$@" ;;
     'users add'*) python3 -c "$TYPING" "$HITL" "$@" ;;
     certify*) "$HITL" "$@" || test $? = 3 ;;  # not proven yet
     *) "$HITL" "$@" ;;
@@ -70,7 +70,7 @@ class Reader:
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("HITL_")}
         self.environment |= {"HITL": str(Path(sys.executable).with_name("hitl")), "HITL_HOME": os.environ["HITL_HOME"]}
         self.environment |= {"TYPING": TYPING}
-        self.environment |= {"HITL_SERVE_ADDRESS": f"127.0.0.1:{free_port()}", "COLUMNS": "140"}
+        self.environment |= {"HITL_SERVE_ADDRESS": f"127.0.0.1:{free_port()}", "COLUMNS": "140", "PYTHONUNBUFFERED": "1"}
 
     def follow(self, name: str, after: Callable[[str], None] = lambda code: None) -> None:
         """Do each block of a tutorial; `after` does what its sentences ask for after a block."""
