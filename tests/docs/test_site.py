@@ -19,7 +19,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert done.returncode == 0, done.stdout + done.stderr  # kernels of notebooks log to both
     return folder
 
 
@@ -58,6 +58,16 @@ def test_the_search_finds_the_words_of_the_field(index: dict[str, dict[str, set[
     stems = [stemmer.stem(word.lower()) for word in re.findall(r"\w+", words)]
     found = [index["terms"].get(stem, set()) | index["titleterms"].get(stem, set()) for stem in stems]
     assert page in set.intersection(*found)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "docs/notebooks").glob("*.md")))
+def test_a_notebook_is_executed_shows_pictures_and_can_be_downloaded(site: Path, name: str) -> None:
+    page = (site / "notebooks" / f"{name}.html").read_text()
+    assert 0 < page.count('class="cell_input') <= 15
+    assert re.search(r'class="cell_output.*?<img[^>]* src="\.\./_images/', page, re.DOTALL)
+    (download,) = re.findall(r'href="\.\./(_downloads/[^"]*\.ipynb)"', page)
+    cells = json.loads((site / download).read_text())["cells"]
+    assert all(cell["outputs"] or not cell["source"] for cell in cells if cell["cell_type"] == "code")
 
 
 def test_every_page_can_be_reached_and_every_address_of_a_page_exists(site: Path) -> None:
