@@ -39,7 +39,7 @@ hitl() {
   case "$*" in
     demo*) stopped 'until you press Ctrl-C' "$HITL" "$@" ;;
     serve*) stopped 'http://127.0.0.1' "$HITL" "$@" ;;
-    schedule*) stopped 'run done' "$HITL" "$@" ;;
+    schedule*) stopped 'every 15m; next' "$HITL" "$@" ;;
     'users add'*) python3 -c "$TYPING" "$HITL" "$@" ;;
     certify*) "$HITL" "$@" || test $? = 3 ;;  # not proven yet
     *) "$HITL" "$@" ;;
@@ -52,8 +52,8 @@ import os, pty, sys
 
 def read(terminal):
     printed = os.read(terminal, 1024)
-    if printed.rstrip().endswith(b":"):
-        os.write(terminal, b"a-long-password\\n")
+    if printed.endswith(b" "):  # behind "Password:"
+        os.write(terminal, b"some-long-password\\n")
     return printed
 
 sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:], read)))
@@ -69,8 +69,8 @@ class Reader:
         self.state.write_text(f"cd '{folder}'\n")
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("HITL_")}
         self.environment |= {"HITL": str(Path(sys.executable).with_name("hitl")), "HITL_HOME": os.environ["HITL_HOME"]}
-        self.environment |= {"TYPING": TYPING}
-        self.environment |= {"HITL_SERVE_ADDRESS": f"127.0.0.1:{free_port()}", "COLUMNS": "140", "PYTHONUNBUFFERED": "1"}
+        self.environment |= {"HITL_SERVE_ADDRESS": f"127.0.0.1:{free_port()}", "TYPING": TYPING}
+        self.environment |= {"COLUMNS": "140", "PYTHONUNBUFFERED": "1"}
 
     def follow(self, name: str, after: Callable[[str], None] = lambda code: None) -> None:
         """Do each block of a tutorial; `after` does what its sentences ask for after a block."""
@@ -168,8 +168,10 @@ def test_in_label_studio(tmp_path: Path, make_project: Callable[..., Project]) -
     )
     rows = [f"{task},{'good' if n % 2 else 'bad'}" for n, task in enumerate(tasks)]
     (tmp_path / "truth.csv").write_text("\n".join(["item,label", *rows[:6]]) + "\n")
-    reader.follow("label-studio")
-    reader.state.unlink()  # it holds the token
+    try:
+        reader.follow("label-studio")
+    finally:
+        reader.state.unlink()  # it holds the token
     assert {f"hitl: {ann}", f"hitl: {bob}"} <= set(project.views())
     with (tmp_path / "labels.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 12
