@@ -135,7 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if labels == WHOLE:
             a = evidence.annotations
             sizes[name] = [a.n_items, len(a), a.n_annotators, a.n_classes, int(evidence.known.sum())]
-    chosen = [row for row in rows if row[0] in (options.methods or fits) and row[1] in sizes]
+    asked = {(name, labels) for name, labels, _ in tables}
+    chosen = [row for row in rows if row[0] in (options.methods or fits) and (row[1], row[2]) in asked]
     found = {"limit": options.limit, "versions": versions, "sets": sizes, "rows": chosen}
     if options.save:
         page.write(found)
