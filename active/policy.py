@@ -83,9 +83,9 @@ class ExpectedGain:
         diverse: number of candidates per question, >= 1, from which a diverse batch is chosen (a core set by the items'
             features). With 1, or without features, the best items are asked about, alike or not. Larger values help
             small batches while there are few labels.
-        max_load_ratio: maximum number of even shares of the questions per annotator while another one, whose answer
-            would gain at least half as much, has time; >= 1, inf: no limit. A few questions are always allowed
-            (`assignment.batch`).
+        max_load_ratio: no annotator gets more than this many times an equal share of the questions while someone
+            else, whose answer would gain at least half as much, has time; >= 1, inf: no limit. A few questions are
+            always allowed.
         audit_share: share of the questions asked about items drawn at random, open or done, in [0, 1); `gold_share` +
             `audit_share` < 1. Their answers estimate the quality of the labels (`Ask.probability`). A crew without
             names gets no such questions.

@@ -33,6 +33,24 @@ PACKAGES = (
 """Packages whose `__all__` is public."""
 
 
+ENVIRONMENT = """\
+| variable | needed for |
+| --- | --- |
+| `HITL_LABEL_STUDIO_TOKEN` | Label Studio: its access token |
+| `MLFLOW_TRACKING_TOKEN`, or `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD` | MLflow with a login |
+| `PHOENIX_API_KEY` | Phoenix with a login |
+| `OPENAI_API_KEY` | language models; any text for a server without keys |
+| `HITL_WEBHOOK_SECRET` | webhooks that start runs: the secret that the platform sends |
+| `HITL_EVENTS_<NAME>_URL`, `HITL_EVENTS_<NAME>_SECRET` | events: a secret address, and the secret that signs them |
+| `HITL_STORE` | a store whose address has a password: `postgresql://user:password@host/database` |
+| `HITL_CONFIG`, `HITL_LOG_LEVEL` | another hitl.toml; more or less of the log (`DEBUG` to `ERROR`) |
+| `HITL_SERVE_ADDRESS`, `HITL_SERVE_ACCESS`, `HITL_SERVE_PROXY`, `HITL_SERVE_PROXY_HEADER`, `HITL_SERVE_PROXY_ROLE` | \
+the options of `hitl serve` |
+
+None is needed for files. A secret may be in a file instead, which the same name with `_FILE` names, such as
+`HITL_LABEL_STUDIO_TOKEN_FILE`, or in the folder `CREDENTIALS_DIRECTORY` of systemd."""
+
+
 def pages() -> dict[str, str]:
     """Return file name -> text of each reference page."""
     return {
@@ -195,9 +213,10 @@ def settings() -> str:
     introduction = (
         "`hitl init` writes `hitl.toml`; `--config` or `HITL_CONFIG` names another file. The environment overrides "
         "each key: `HITL_BUDGET__OPEN_QUESTIONS=50`, lists and tables as JSON: `HITL_CREW__ANNOTATORS='[\"ann\"]'`. "
-        "Secrets are never in the file: `HITL_LABEL_STUDIO_TOKEN`, `HITL_WEBHOOK_SECRET`, `HITL_EVENTS_<NAME>_SECRET`. "
-        "Each of them may be in a file instead, which `HITL_LABEL_STUDIO_TOKEN_FILE` and so on name."
+        "Secrets are never in the file, but in the [environment](#the-environment)."
     )
+    parts.append("## The environment\n\n" + ENVIRONMENT)
+
     return page("Settings", introduction, parts)
 
 
@@ -358,8 +377,8 @@ def errors() -> str:
         ("0", "done"),
         (
             "1",
-            "`hitl doctor` found something to fix; `hitl audit` or `hitl verify` found a difference; `hitl certify` "
-            "refuted the promise",
+            "`hitl doctor` found something to fix (78 if the settings cannot be read); `hitl audit` or `hitl verify` "
+            "found a difference; `hitl certify` refuted the promise",
         ),
         ("2", "wrong options"),
         ("3", "`hitl certify` has proven nothing yet: it waits for answers, or the budget is spent"),

@@ -76,7 +76,7 @@ class MethodSettings(Section):
     paper: bool = False
     """Use the settings of the method's paper instead of hitl's."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Settings of the method."""
+    """Settings of the method ([all](methods.md))."""
 
     @property
     def arguments(self) -> tuple[str, dict[str, Any], bool]:
@@ -194,7 +194,7 @@ class PolicySettings(Section):
     name: str = "expected-gain"
     """Policy that chooses the questions."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Settings of the policy."""
+    """Settings of the policy ([all](policies.md))."""
 
 
 class PushSettings(Section):

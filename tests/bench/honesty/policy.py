@@ -86,8 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     page = results.Page()
     page.tell(f"points above even spreading, {options.seeds} seeds, after this part of all labels")
     page.tell(*results.table(rows, 1))
-    found = ", ".join(f"{name} {points:+.1f}" for name, points in below.items()) or "none"
-    page.held(("nowhere more than 1 point below even spreading, ten budgets", found, not below))
+    named = ", ".join(f"{name} {points:+.1f}" for name, points in below.items()) or "none"
+    page.held(("nowhere more than 1 point below even spreading, ten budgets", named, not below))
     if options.save:
         figures = {name: np.round(each, 3).tolist() for name, each in found.items()}
         page.save("policy", figures, f"honesty.policy --seeds {options.seeds} --save")
