@@ -3,10 +3,10 @@
     make results
     .venv/bench/bin/python -m tests.bench.field --sets rte wsd --methods "crowd-kit GLAD" "hitl default"
 
-Each fit runs in a process of its own and is stopped after `--limit` seconds of
-processor time. Tables come in the order of labels times
-classes; a method that was stopped is not tried on larger ones. Thinned tables have seed 0 of `honesty.crowds`. Finished
-fits are in .venv/field.jsonl, so that a run that was interrupted goes on; a whole run with --save removes that file.
+Each fit runs in a process of its own and is stopped after `--limit` seconds of processor time. Tables come in the order
+of labels times classes; a method that was stopped is not tried on larger ones. Thinned tables have seed 0 of
+`honesty.crowds`. Finished fits are in .venv/field.jsonl, so that a run that was interrupted goes on; a whole run with
+--save removes that file.
 """
 
 from __future__ import annotations
