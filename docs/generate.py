@@ -378,10 +378,10 @@ def errors() -> str:
         (
             "1",
             "`hitl doctor` found something to fix (78 if the settings cannot be read); `hitl audit` or `hitl verify` "
-            "found a difference; `hitl certify` refuted the promise",
+            "found a difference; `hitl certify` refuted the promise; `hitl judge --require` is violated",
         ),
         ("2", "wrong options"),
-        ("3", "`hitl certify` has proven nothing yet: it waits for answers, or the budget is spent"),
+        ("3", "`hitl certify` has proven nothing yet; `hitl judge --require` is neither met nor violated: read more"),
     ]
     classes = [made for made in vars(hitl.errors).values() if inspect.isclass(made)]
     raised = [made for made in classes if issubclass(made, hitl.errors.HitlError) and made is not hitl.errors.HitlError]

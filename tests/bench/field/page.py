@@ -67,11 +67,11 @@ def summary(whole: pd.DataFrame) -> list[str]:
     n, least = len(loss) - len(beaten), 0.8 * len(loss)
     others = loss.drop(columns=[name for name in loss if name.startswith("hitl") and name != OURS])
     beside = int((others.idxmin(axis=1) == OURS).sum())
-    aim = "That meets the aim" if n >= least else "That misses the aim"
+    aim = "meets" if n >= least else "misses"
     lines = [
-        f"- **Log loss:** hitl's default has the lowest one on **{n} of {len(loss)} sets**. {aim} that was set before",
-        "  the run: four sets in five (20 of 25; here are fewer sets). "
-        f"Beside other packages alone it is first on {beside}.",
+        f"- **Log loss:** hitl's default has the lowest one on **{n} of {len(loss)} sets**. This {aim} the aim set",
+        "  before the run, four sets in five. "
+        f"Compared only with other packages, without hitl's own other methods, it is first on {beside}.",
         f"- **Accuracy:** hitl's default is more than one point below majority vote on {', '.join(below) or 'no set'}.",
         "",
         "hitl is not first in log loss here:",
