@@ -394,8 +394,8 @@ def errors() -> str:
     ]
     introduction = (
         "Every error of hitl says what is wrong, where, and what to do. On the command line it ends the command with "
-        "an exit code; in Python it is an exception. After 69 and 75, give the same command again; after 74 too, if the "
-        "database was only out of reach."
+        "an exit code; in Python it is an exception. After 69 and 75, give the same command again; after 74 too, if "
+        "the database was only out of reach."
     )
     return page("Errors and exit codes", introduction, parts)
 
