@@ -50,6 +50,9 @@ IMPORTERS = Registry(
         "toloka": "hitl.connectors.exports.toloka:Toloka",
         "crowd-kit": "hitl.connectors.exports.crowd_kit:CrowdKit",
         "cvat": "hitl.connectors.exports.cvat:CVAT",
+        "langfuse": "hitl.connectors.exports.langfuse:Langfuse",
+        "opik": "hitl.connectors.exports.opik:Opik",
+        "langsmith": "hitl.connectors.exports.langsmith:LangSmith",
     },
 )
 """Name of a format -> location of its importer."""

@@ -36,6 +36,7 @@ class Answer:
         time: anything that `seconds` reads.
         known: True for ground truth, which is not an annotator's answer.
         ordered: True if the question is a rating, whose classes are in order.
+        judge: True if the annotator is a model, whose answers are predictions.
     """
 
     item: str
@@ -49,6 +50,7 @@ class Answer:
     duration: object = None
     known: bool = False
     ordered: bool = False
+    judge: bool = False
 
 
 @dataclass(frozen=True, slots=True)

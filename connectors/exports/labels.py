@@ -29,6 +29,7 @@ class Labels:
         truth: table of item and label, or None if the export marks no known answers.
         of_spans: True for a table of spans.
         ordered: True if the classes are in order.
+        judges: annotators that are models.
         summary: what was read as what.
         problems: a message per record that cannot be read.
     """
@@ -37,6 +38,7 @@ class Labels:
     truth: pa.Table | None
     of_spans: bool
     ordered: bool
+    judges: Sequence[str]
     summary: str
     problems: Sequence[str]
 
@@ -74,7 +76,8 @@ def labels_of(importer: Importer, export: Export, columns: tuple[str, ...]) -> L
         raise BadTable(f"{export.path}: read as {importer.title}, but it holds no answer{_about(export)}")
     require_fit(table, export.path, [name for name in columns if name in table.column_names])
     ordered, summary = all(answer.ordered for answer in given), _summary(importer, export, question, given, truth)
-    return Labels(table, truth, of_spans, ordered, summary, list(export.problems))
+    judges = sorted({answer.annotator for answer in given if answer.judge and answer.annotator})
+    return Labels(table, truth, of_spans, ordered, judges, summary, list(export.problems))
 
 
 def _about(export: Export) -> str:
@@ -86,11 +89,14 @@ def _about(export: Export) -> str:
 def _summary(
     importer: Importer, export: Export, question: str, answers: Sequence[Answer], truth: pa.Table | None
 ) -> str:
-    named = {answer.annotator for answer in answers}
+    named = {answer.annotator for answer in answers if not answer.judge}
+    judges = sorted({str(answer.annotator) for answer in answers if answer.judge})
     who, column = importer.annotators
     people = f"{counted(len(named - {None}), who)} ({column})" + (" and unnamed ones" if None in named else "")
-    if named == {None}:
+    if named <= {None}:
         people = f"no {who} named"
+    if judges:
+        people += f", {counted(len(judges), 'judge')} ({listed(judges)})"
     what, key = importer.items
     items = f"{counted(len({answer.item for answer in answers}), what)} ({export.item or export.item_field or key})"
     rating = " (a rating)" if answers[0].ordered else ""

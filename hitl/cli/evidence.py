@@ -204,7 +204,7 @@ class Given(Columns, Files):
                 f"{self.annotations}: the labels {listed(doubtful)} look like missing answers; if they are, use --na "
                 f"{','.join(doubtful)}"
             )
-        evidence = evidence.with_judges(self.judge or ())
+        evidence = evidence.with_judges({*(self.judge or ()), *(self.export.judges if self.export else ())})
         unknown = [name for name in self.judge or () if name not in evidence.probabilities]
         if unknown:
             raise BadSettings(f"--judge {unknown[0]}: no annotator of {self.annotations} has this name")

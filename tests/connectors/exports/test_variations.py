@@ -17,14 +17,16 @@ import pytest
 from hitl.connectors.catalog import IMPORTERS
 from hitl.connectors.exports import read_export
 from hitl.connectors.exports.labels import Labels
-from tests.connectors.exports.reading import COLUMNS, answers
+from tests.connectors.exports.reading import COLUMNS, answers, as_text
 from tests.connectors.exports.test_json_exports import text
 from tests.connectors.exports.test_table_exports import cvat, image
+from tests.connectors.exports.test_trace_exports import EXPORTS as TRACES
 
 FOLDER = Path(__file__).parents[2] / "data" / "exports"
 EXPORTS = {path.name: path.read_text() for path in FOLDER.iterdir()}
 EXPORTS["doccano.jsonl"] = "\n".join(json.dumps(text(n, label=["no" if n % 3 else "yes"])) for n in range(6)) + "\n"
 EXPORTS["cvat.xml"] = cvat(*(image("no" if n % 3 else "yes", name=f"{n}.jpg") for n in range(6)))
+EXPORTS |= {name: as_text(records, Path(name).suffix) for name, records in TRACES.items()}
 NEEDED = {
     "appen.csv": "_unit_id _worker_id _tainted is_it_relevant orig__golden is_it_relevant_gold",
     "argilla.json": "id status fields responses suggestions",
@@ -34,12 +36,15 @@ NEEDED = {
     "groundtruth.manifest": "source-ref pets pets-metadata",
     "gt_consolidation.json": "datasetObjectId annotations",
     "labelbox.ndjson": "data_row projects",
+    "langfuse.csv": "traceId source name dataType stringValue value authorUserName",
+    "langsmith.jsonl": "run_id key value feedback_source",
     "ls_csv.csv": "id annotator annotation_id lead_time mood",
     "ls_export.json": "id data annotations predictions",
     "ls_export.jsonl": "id data annotations predictions",
     "ls_min.json": "id annotator annotation_id lead_time mood",
     "ls_old.json": "id data completions",
     "mturk.csv": "HITId WorkerId AssignmentStatus Answer.label",
+    "opik.json": "id feedback_scores",
     "prodigy.jsonl": "_input_hash _view_id options accept answer _annotator_id",
     "toloka.tsv": "OUTPUT:result GOLDEN:result ASSIGNMENT:task_id ASSIGNMENT:worker_id ASSIGNMENT:status",
     "zooniverse.csv": "classification_id user_name workflow_id gold_standard annotations subject_data subject_ids",
