@@ -310,7 +310,7 @@ def judge(
     the epoch; default: the current time).
     """
     evidence = project.stored_evidence(settings, store, questions)
-    results = project.combined(settings, evidence, progress)
+    results = project.combined(settings, store, evidence, progress)
     crew, budget, chosen = crew or project.crew_of(settings, store), project.budget_of(settings), settings.policy
     if budget.accepted and len(evidence) > 1:
         raise BadSettings("budget.accept: the project has several questions; expected one")

@@ -177,7 +177,7 @@ def _learning(settings: Settings, store: Store, connector: Connector) -> Iterato
     elif settings.features.kind is not None and len(store.key_column(settings.name)):
         for name, known in stored_evidence(settings, store, connector.questions()).items():
             method = Learned(settings.combine.of(name).method)
-            fitted = known.features is not None and combined(settings, {name: known}, silent)[name]
+            fitted = known.features is not None and combined(settings, store, {name: known}, silent)[name]
             if fitted and method.predictions(known, fitted):
                 hint = '[learn] with model = "logistic" would save labels; `hitl replay --learn` says how many'
                 yield Check("learn", True, f"{name}: a model would learn from the features: {hint}")

@@ -54,7 +54,7 @@ def _digest_evidence(settings: Settings, store: Store) -> dict[str, Any]:
     from hitl.consensus import FORMAT
 
     whole = dict.fromkeys(("combine", "models", "features", "graph", "learn"), True)
-    used = settings.model_dump_json(include={**whole, "crew": {"judges"}})
+    used = settings.model_dump_json(include={**whole, "crew": {"judges"}, "serve": {"suggest", "blind_share"}})
     return {
         "revision": store.revision(settings.name),
         "combine": _digest([used, __version__, str(FORMAT)]),
@@ -127,7 +127,7 @@ def stored_results(
     """
     latest = None if result_changed(settings, store) else store.latest(settings.name)
     if latest is None or not all(is_over(latest[0].get(name), known) for name, known in evidence.items()):
-        return combined(settings, evidence, progress), False
+        return combined(settings, store, evidence, progress), False
     return latest[0], True
 
 

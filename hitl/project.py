@@ -255,17 +255,22 @@ def usable(settings: Settings, store: Store, questions: tuple[Question, ...]) ->
     return settings.model_copy(update={"models": models, "graph": graph}), tuple(told)
 
 
-def combined(settings: Settings, evidence: Mapping[str, Evidence], progress: Progress) -> dict[str, Consensus]:
-    """Fit the configured combiner to each question. Return question name -> consensus."""
+def combined(
+    settings: Settings, store: Store, evidence: Mapping[str, Evidence], progress: Progress
+) -> dict[str, Consensus]:
+    """Fit the configured combiner to each question, without copied suggestions. Return question name -> consensus."""
     from hitl.kinds.kind import kind_of
+    from hitl.learning.suggestions import without_copies
     from hitl.models.registry import chosen
 
-    results = {}
-    for position, (name, known) in enumerate(evidence.items(), start=1):
+    results: dict[str, Consensus] = {}
+    for name, known in without_copies(settings, store, evidence).items():
         own = settings.combine.of(name if known.parts is None else known.parts.question.name)
         with one_fit:
-            results[name] = kind_of(known).consensus(known, chosen(*own.arguments))
-        progress("combine", position, len(evidence))
+            found = kind_of(known).consensus(known, chosen(*own.arguments))
+        labels_k = evidence[name].annotations.labels_per_annotator  # with the copies: `is_over` compares them
+        results[name] = replace(found, annotators=replace(found.annotators, labels=labels_k))
+        progress("combine", len(results), len(evidence))
     return results
 
 
@@ -321,15 +326,11 @@ def crew_of(settings: Settings, store: Store) -> Crew:
     """Build the crew from the settings. Annotators are not asked again about items they skipped."""
     from hitl.crew import Crew, skills_needed
 
-    crew = settings.crew
-    names = store.annotator_names(settings.name)
-    skips = store.skips(settings.name)
+    crew, names, skips = settings.crew, store.annotator_names(settings.name), store.skips(settings.name)
     for name in crew.annotators:
-        called = [shown for key, shown in names.items() if shown == f"{name} ({key})"]
-        if called:
-            raise BadSettings(
-                f"crew.annotators: several annotators are called {name!r}; expected {' or '.join(called)}"
-            )
+        if called := [shown for key, shown in names.items() if shown == f"{name} ({key})"]:
+            expected = " or ".join(called)
+            raise BadSettings(f"crew.annotators: several annotators are called {name!r}; expected {expected}")
     pairs = zip(skips.column("annotator").to_pylist(), skips.column("item").to_pylist(), strict=True)
     never = frozenset((names.get(annotator, annotator), item) for annotator, item in pairs)
     return Crew(
@@ -371,14 +372,13 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
         there = {name for row in people for name in (row.name, f"{row.name} ({row.key})")}
     members = tuple(name for name in crew.names if name in there)
     warnings = []
-    for name in crew.names:
-        if name not in there:
-            near = get_close_matches(str(name), sorted(there.difference(members)), 1)
-            meant = f" (did you mean {near[0]!r}?)" if near else ""
-            warnings.append(
-                f"crew.annotators: the platform has no user {str(name)!r}, who is not asked. Fix the name{meant}, let "
-                "them sign up there, or take them out"
-            )
+    for name in (one for one in crew.names if one not in there):
+        near = get_close_matches(str(name), sorted(there.difference(members)), 1)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        warnings.append(
+            f"crew.annotators: the platform has no user {str(name)!r}, who is not asked. Fix the name{meant}, let them "
+            "sign up there, or take them out"
+        )
     if not members:
         raise BadSettings("; ".join(warnings))
     return replace(crew, names=members), tuple(warnings)

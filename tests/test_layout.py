@@ -45,10 +45,10 @@ MAY_IMPORT = {
     "shards": "core models shards",
     "doctor": "core models active settings store learning project status events",
     "status": "core metrics settings store",
-    "report": "core kinds models active settings store metrics project cycle report",
+    "report": "core kinds models active settings store metrics learning project cycle report",
     "demo": "core models active settings store connectors project operations cycle report demo",
-    "service": "core events inputs_digest models active settings store connectors metrics project operations cycle"
-    " manual_operations status report demo service",
+    "service": "core events inputs_digest models active settings store connectors metrics learning project operations"
+    " cycle manual_operations status report demo service",
     "__main__": "cli",
     "cli": "core kinds inputs_digest events models active settings store connectors metrics learning project operations"
     " cycle manual_operations audit export doctor status report demo service shards certificates cli",

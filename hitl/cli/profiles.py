@@ -131,8 +131,8 @@ class Judged:
 def _judged(command: str, given: Given, shown: Shown, also_written: Path | None = None) -> Judged:
     """Combine the files, or return the results of the project's last run, combined again if its inputs have changed."""
     from hitl.inputs_digest import stored_results
+    from hitl.learning.suggestions import pulls_of_suggestions
     from hitl.project import stored, stored_evidence, stored_questions
-    from hitl.report.suggestions import pulls_of_suggestions
     from hitl.status import as_of
     from hitl.tables.write import require_writable
 
@@ -157,7 +157,7 @@ def _judged(command: str, given: Given, shown: Shown, also_written: Path | None 
         )
         results, of_last_run = stored_results(settings, store, known, progress)
         basis = as_of(store, settings.name)
-        pulls = pulls_of_suggestions(settings, store, known, results) if command == "annotators" else None
+        pulls = pulls_of_suggestions(settings, store, known) if command == "annotators" else None
     basis += "" if of_last_run else "; combined now, because labels, settings or files have changed since"
     questions = {name: (known[name], results[name]) for name in known}
     return Judged(command, settings.name, basis, questions, settings.crew.least_accuracy, pulls)

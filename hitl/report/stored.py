@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hitl.cycle import judge
+from hitl.learning.suggestions import pulls_of_suggestions
 from hitl.metrics import outlook, remaining, summary_of
 from hitl.platform import Question
 from hitl.project import item_names
 from hitl.report.contents import Cycle, QuestionPage, Report
-from hitl.report.suggestions import pulls_of_suggestions
 from hitl.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def stored_report(settings: Settings, store: Store, questions: tuple[Question, .
     """Fit the stored data and return the report, with the history of runs. Raise BadInput if nothing is stored."""
     names = item_names(settings, store)
     judged = judge(settings, store, questions)
-    pulls = pulls_of_suggestions(settings, store, judged.evidence, judged.results)
+    pulls = pulls_of_suggestions(settings, store, judged.evidence)
     judgement = judged.named(names)
     table = store.items(settings.name)
     items = zip(table.column("item").to_pylist(), table.column("data").to_pylist(), strict=True)

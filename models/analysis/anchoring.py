@@ -10,6 +10,9 @@ Items are drawn, not answers, so an item is one unit with all of its answers. Wh
 more; taking this out makes the interval narrower. Each arm gets two items more, at its mean x, one with y = 1 and one
 with y = 0 (Agresti & Caffo 2000): otherwise an arm in which all agree would have no variance.
 
+    copies    share of the answers under a suggestion that are copies, c = pull / (1 - p_blind); of those equal to it,
+              c / p_shown: so many are left out of the consensus (`thinned`)
+
 Answers count by what was drawn for their item, not by whether the annotator kept the suggestion. Those who kept it
 agree with it, so a comparison with the others would find a pull in every project.
 """
@@ -19,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +39,15 @@ LEAST_ITEMS = 20
 Mask = npt.NDArray[np.bool_]
 
 
+def is_drawn(share: float, *names: str) -> bool:
+    """Return True with probability `share`, and always the same for the same names."""
+    digest = hashlib.blake2b("\0".join(names).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) < share * 2**64
+
+
 def is_blind(project: str, item: str, share: float) -> bool:
     """Return True if the item is answered without a suggestion: always the same `share` of a project's items."""
-    digest = hashlib.blake2b(f"{project}\0{item}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) < share * 2**64
+    return is_drawn(share, project, item)
 
 
 def model_answers(evidence: Evidence, temperatures: Mapping[str, float], rows: slice = slice(None)) -> Floats:
@@ -80,6 +88,11 @@ class Pull:
         """Share of the answers under a suggestion that are copies of it, in [0, 1], if others are as without one."""
         return min(max(self.effect / (1 - self.agree_blind), 0.0), 1.0) if self.agree_blind < 1 else math.nan
 
+    @property
+    def copies_among_equal(self) -> float:
+        """Share of the answers equal to a suggestion that are copies of it, in [0, 1]; 0 unless the pull is clear."""
+        return min(self.copied / self.agree_shown, 1.0) if self.low > 0 and self.agree_blind < 1 else 0.0
+
     def __str__(self) -> str:
         if math.isnan(self.effect):
             return (
@@ -88,11 +101,13 @@ class Pull:
             )
         low, high = self.low * 100, self.high * 100
         found = "Suggestions pull answers" if low > 0 else "No clear pull" if high > 0 else "Suggestions repel answers"
-        return (
+        told = (
             f"{found}: {self.agree_shown * 100:.1f} % of {self.shown:,} answers equal the model's where it is shown, "
             f"and {self.agree_blind * 100:.1f} % of {self.blind:,} where it is not. The difference is "
             f"{self.effect * 100:+.1f} points ({low:+.1f} to {high:+.1f})."
         )
+        copies = f" The consensus leaves out {self.copies_among_equal * 100:.0f} % of those equal where it is shown."
+        return told + copies if self.copies_among_equal else told
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +138,19 @@ def randomized(evidence: Evidence, suggested_nj: Floats, blind_n: Mask, start_k:
         "blind": blind_n[item],
     }
     return pd.DataFrame(columns)[(start_k[annotator] < time) & (time < end_k[annotator])].dropna(subset="sure")
+
+
+def thinned(evidence: Evidence, answers: pd.DataFrame, share: float, *names: str) -> Evidence:
+    """Leave out this share of the answers that equal a suggestion that was shown; the same ones for the same `names`.
+
+    What is left agrees with suggestions as often as answers do without one. It is not known which answers are copies.
+    """
+    equal = answers[answers.agrees & ~answers.blind]
+    items = map(str, map(evidence.annotations.items.__getitem__, equal["item"]))
+    copied = [is_drawn(share, *names, item, who) for item, who in zip(items, equal.annotator, strict=True)]
+    kept_m = np.ones(len(evidence.annotations), dtype=bool)
+    kept_m[equal.index[copied]] = False
+    return replace(evidence, annotations=evidence.annotations.select(kept_m))
 
 
 def pull(answers: pd.DataFrame) -> Pull:

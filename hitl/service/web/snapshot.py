@@ -26,6 +26,7 @@ from hitl.active.stopping.rules import OPEN, item_states
 from hitl.annotations import Floats, Ints, Name
 from hitl.connectors.label_studio.predictions import SUGGESTS
 from hitl.errors import BadEvidence, IgnoredEvidence
+from hitl.learning.suggestions import without_copies
 from hitl.metrics import DIGITS, expected_accuracy
 from hitl.models.analysis.anchoring import is_blind, model_answers
 from hitl.models.analysis.information import information
@@ -263,7 +264,7 @@ def current_results(
     """Return question -> consensus. Apply the last run's consensus to newer labels, or fit a new one if impossible."""
     last = store.last_cycle(settings.name)
     unchanged = last is not None and last.revision == store.revision(settings.name)
-    results = {}
+    results, fitted = {}, evidence if unchanged else without_copies(settings, store, evidence)
     for name, known in evidence.items():
         learned, annotations = before.get(name), known.annotations
         method = chosen(*settings.combine.of(name).arguments)
@@ -279,9 +280,9 @@ def current_results(
         ):
             with one_fit, suppress(BadEvidence), warnings.catch_warnings():
                 warnings.simplefilter("ignore", IgnoredEvidence)  # the run has already warned
-                results[name] = method.apply(learned, seen_by(method, known))
+                results[name] = method.apply(learned, seen_by(method, fitted[name]))
                 continue
-        results[name] = combined(settings, {name: known}, silent)[name]
+        results[name] = combined(settings, store, {name: known}, silent)[name]
     return results
 
 

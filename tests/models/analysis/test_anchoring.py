@@ -70,7 +70,7 @@ def test_only_annotators_with_enough_items_in_both_arms_get_one(answers: pd.Data
 
 
 def test_answers_count_between_the_first_and_the_last_that_saw_a_suggestion() -> None:
-    evidence, blind, start, end = project(0, 0.1, stops=False, share=0.2)
+    evidence, blind, start, end, _ = project(0, 0.1, stops=False, share=0.2)
     suggested, labels = model_answers(evidence, {}), evidence.annotations
     assert labels.time is not None
     rows = randomized(evidence, suggested, blind, start, end)

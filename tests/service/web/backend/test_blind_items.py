@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import numpy as np
@@ -13,10 +14,12 @@ import pytest
 
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.config import parse
+from hitl.cycle import judge
 from hitl.models.analysis.anchoring import is_blind
 from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Page, PredictionRow
 from hitl.report import render
 from hitl.report.stored import stored_report
+from hitl.service.web.snapshot import snapshot_of
 from hitl.settings import ServeSettings, Settings
 from hitl.store import Store
 from tests.command_line import Run
@@ -37,10 +40,11 @@ def page(copies: float, raised: frozenset[int] = frozenset(), first: int = 0) ->
 
     Items below `first` were answered before there were suggestions, and `raised` under one before the share was raised.
     """
-    rng, annotations, predictions = np.random.default_rng(0), [], []
+    rng, annotations, predictions, texts = np.random.default_rng(0), [], [], []
     for n in range(ITEMS):
         truth = int(rng.integers(3))
         model = truth if rng.random() < 0.7 else (truth + 1) % 3
+        texts.append(f"{MOODS[truth]} text {n}")
         predictions.append(
             PredictionRow(str(n), "mood", "resnet", {one: 0.1 + 0.7 * (one == MOODS[model]) for one in MOODS})
         )
@@ -53,7 +57,7 @@ def page(copies: float, raised: frozenset[int] = frozenset(), first: int = 0) ->
             annotations.append(
                 AnnotationRow(f"{n}{who}", str(n), "mood", who, label, "answer", when, when, suggested=shown)
             )
-    items = tuple(ItemRow(str(n), {"text": f"text {n}"}, "2026-11-23T00:00:00Z") for n in range(ITEMS))
+    items = tuple(ItemRow(str(n), {"text": text}, "2026-11-23T00:00:00Z") for n, text in enumerate(texts))
     people = tuple(AnnotatorRow(who, who) for who in PEOPLE)
     return Page({}, items, tuple(annotations), tuple(predictions), people, frozenset(str(n) for n in range(ITEMS)))
 
@@ -98,6 +102,30 @@ def test_the_report_says_how_far_suggestions_pull(tmp_path: Path) -> None:
     assert 15 < points < 35
     assert "Answers with and without a suggestion" in text
     assert all(re.search(rf"{who} [\d.]+ % of", text) for who in PEOPLE)
+
+
+def test_the_consensus_leaves_out_as_many_answers_as_are_copies(tmp_path: Path) -> None:
+    """It claims as much as is right. Where all answers count, copies confirm the model's errors."""
+
+    def judged(suggest: Literal["model", "consensus"]) -> tuple[float, float]:
+        settings = SETTINGS.model_copy(update={"serve": ServeSettings(blind_share=0.25, suggest=suggest)})
+        (folder := tmp_path / suggest).mkdir()
+        text = kept(folder, one := page(0.5), settings)
+        assert ("The consensus leaves out" in text) == (suggest == "model")
+        with Store(f"sqlite:///{folder}/hitl.db") as store:
+            found = judge(settings, store, parse(CONFIG).questions).results["mood"]
+            view = snapshot_of(settings, store).views["mood"].consensus
+        assert (found.annotators.labels == ITEMS).all()  # also those left out: they are answered
+        assert np.abs(view.probabilities - found.probabilities).max() < 1e-9
+        truth = {item.key: item.data["text"].split()[0] for item in one.items}
+        right = [truth[str(item)] == label for item, label in zip(found.items, found.labels, strict=True)]
+        return float(np.mean(right)), float(found.confidence.mean())
+
+    right, claimed = judged("model")
+    assert claimed == pytest.approx(right, abs=0.04)
+    right_with_copies, claimed_with_copies = judged("consensus")  # nothing is compared
+    assert right > right_with_copies
+    assert claimed_with_copies > right_with_copies + 0.08
 
 
 @pytest.mark.parametrize("copies", [0.0, 0.5])
