@@ -8,6 +8,8 @@ The order, most certain first, is fixed before the audit, and equal beliefs are 
 are drawn uniformly from the first F of the order, and their errors are corrected. With m = floor(error N) + 1 errors
 that break the promise, let k be the largest number for which P(Hypergeometric(F, m + k, n) <= k) <= alpha: drawing at
 most k of m + k errors is that unlikely. The longest beginning of the order with at most k errors found is accepted.
+Only as many draws count as allow the same k, because the others could only shorten it; errors that those find are
+corrected all the same.
 
 It is too long only if m errors are left besides those found. If the region has m + k errors or more, then at most k of
 the first m + k were drawn, which has probability alpha or less. If it has fewer, K, then it is accepted whole and at
@@ -103,14 +105,15 @@ class Acceptance:
         """
         state_n = np.full(max(self.region.max(initial=-1), audited.max(initial=-1)) + 1, -1)
         state_n[audited] = wrong
-        state_f = state_n[self.region]
-        number = int((state_f >= 0).sum())
-        found_f = np.cumsum(state_f == 1)
-        most = _first(lambda k: self._chance(k, number) > self.alpha, number + 1) - 1
-        length = int(np.searchsorted(found_f, most, side="right"))
-        found = int(found_f[length - 1]) if length else 0
-        bound = min(self.allowed, int((state_f[:length] < 0).sum()))
-        return Accepted(self.region[:length], number, self.required, found, bound)
+        draws = self._draws[state_n[self._draws] >= 0]
+        most = _first(lambda k: self._chance(k, len(draws)) > self.alpha, len(draws) + 1) - 1
+        needed = _first(lambda n: self._chance(most, n) <= self.alpha, len(draws))
+        counted_n = np.zeros(len(state_n), dtype=bool)
+        counted_n[draws[:needed]] = state_n[draws[:needed]] == 1
+        length = int(np.searchsorted(np.cumsum(counted_n[self.region]), most, side="right"))
+        state_f = state_n[self.region[:length]]
+        bound = min(self.allowed, int((state_f < 0).sum()))
+        return Accepted(self.region[:length], len(draws), self.required, int((state_f == 1).sum()), bound)
 
     def _chance(self, found: int, audited: int) -> float:
         """Return the probability that an audit finds at most so many of as many errors more than are allowed."""
