@@ -102,6 +102,7 @@ class Budget:
         min_labels: number of labels an item needs before it can be done by confidence; 0: a model alone may suffice.
         max_labels: an item with this many labels is done whatever its confidence.
         cost: maximum cost of one plan, in the unit of `Crew.cost`.
+        answers: the project is done when it has this many answers to each question; None: no such limit.
         target_accuracy: the project is done when this share of all items is expected to be right; None: when every item
             is done.
         value_per_label: value of one more item with a right label, in the unit of `Crew.cost`; questions that cost more
@@ -120,6 +121,7 @@ class Budget:
     min_labels: int = 1
     max_labels: int = 10
     cost: float = math.inf
+    answers: int | None = None
     target_accuracy: float | None = None
     value_per_label: float | None = None
     accepted: Mapping[str, str] = field(default_factory=dict)
@@ -132,6 +134,8 @@ class Budget:
                 raise BadSettings(f"budget.{key} is {getattr(self, key)}; expected {low} or more")
         if not self.cost >= 0:
             raise BadSettings(f"budget.cost is {self.cost}; expected 0 or more")
+        if self.answers is not None and self.answers < 0:
+            raise BadSettings(f"budget.answers is {self.answers}; expected 0 or more")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise BadSettings(f"budget.target_accuracy is {self.target_accuracy}; expected a value in (0, 1]")
         if self.value_per_label is not None and not (math.isfinite(self.value_per_label) and self.value_per_label > 0):

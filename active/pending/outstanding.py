@@ -109,6 +109,8 @@ def next_plan(
         [(2, 'bob', 100.0)]
     """
     pool, previous = PoolState.of(questions, budget), previous or Plan()
+    if budget.answers is not None:
+        budget = replace(budget, open_questions=min(budget.open_questions, max(budget.answers - pool.answered, 0)))
     held = waiting(previous, pool, crew, budget, now, expire)
     why = rules.project_stop(pool, crew, budget)
     if why is not None:

@@ -3,9 +3,9 @@
 An item is done when its truth is known, when its confidence reaches the target (and it has `min_labels` labels), when
 it has `max_labels` labels, or when its label is accepted without annotators (`active.guarantees.skip_list`).
 
-A project is done when every item is done, when the labels are believed to reach the target accuracy a, or when no
-answer is worth its cost any more. The label of an item of unknown truth is wrong with probability 1 - confidence, so
-the mean of these probabilities is the believed error e. The target counts as reached if
+A project is done when every item is done, when the labels are believed to reach the target accuracy a, when it has as
+many answers as it may have, or when no answer is worth its cost any more. An item of unknown truth is wrong with
+probability 1 - confidence, so the mean of these probabilities is the believed error e. The target counts as reached if
 
     e <= MARGIN (1 - a)    and of the known items that check the belief (`known_items`), at most 1 - a are wrong
 
@@ -138,6 +138,8 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
         expected = pool.expected
         told = f", and {expected.wrong:.0f} of {expected.checked} gold items are wrong" if expected.checked else ""
         return f"{expected} of the labels are believed to be right{told} (target: {budget.target_accuracy:.1%})"
+    if budget.answers is not None and pool.answered >= budget.answers:
+        return f"{pool.answered:,} answers are there (budget.answers: {budget.answers:,})"
     if budget.value_per_label is not None:
         gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)
         if budget.value_per_label * gain < 1:

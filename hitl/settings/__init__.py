@@ -131,6 +131,8 @@ class BudgetSettings(Section):
     """Answers after which an item is done in any case."""
     cost: float = Field(default=math.inf, ge=0)
     """Maximum cost of all open questions together, in the unit of `crew.cost`."""
+    answers: Count | None = None
+    """The project is done when it has this many answers, those of before included (to each question, if several)."""
     target_accuracy: float | None = Field(default=None, gt=0, le=1)
     """The project is done when hitl believes that this share of all labels is right."""
     value_per_label: float | None = Field(default=None, gt=0, allow_inf_nan=False)

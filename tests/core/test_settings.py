@@ -31,10 +31,12 @@ def loaded(folder: Path, text: str) -> Settings:
 
 
 def test_costs_targets_and_worth_reach_the_budget(tmp_path: Path) -> None:
-    budget = project.budget_of(loaded(tmp_path, "[budget]\ncost = 50\ntarget_accuracy = 0.97\nvalue_per_label = 2.5\n"))
-    assert (budget.cost, budget.target_accuracy, budget.value_per_label) == (50, 0.97, 2.5)
+    budget = project.budget_of(
+        loaded(tmp_path, "[budget]\ncost = 50\nanswers = 9\ntarget_accuracy = 0.97\nvalue_per_label = 2.5\n")
+    )
+    assert (budget.cost, budget.answers, budget.target_accuracy, budget.value_per_label) == (50, 9, 0.97, 2.5)
     plain = project.budget_of(loaded(tmp_path, ""))
-    assert (plain.cost, plain.target_accuracy, plain.value_per_label) == (math.inf, None, None)
+    assert (plain.cost, plain.answers, plain.target_accuracy, plain.value_per_label) == (math.inf, None, None, None)
 
 
 NO_ADDRESS = "this is no address that can be told"

@@ -69,6 +69,18 @@ def test_the_same_again_changes_nothing() -> None:
     assert planned(known, crew, first, 2000.0, budget) == first
 
 
+def test_no_more_answers_are_asked_for_than_the_project_may_have() -> None:
+    known = questions({(who, 1): 0 for who in PEOPLE})
+    crew, may = Crew(PEOPLE), replace(NEVER_DONE, answers=7)
+    plan = planned(known, crew, None, 10.0, may)
+    assert len(plan.asks) == 7 - 3
+    assert (
+        planned(known, crew, plan, 20.0, replace(may, answers=5)).asks == plan.asks[:2]
+    )  # the last ones are taken back
+    done = planned(known, crew, plan, 20.0, replace(may, answers=3))
+    assert (done.asks, done.stop) == ((), "3 answers are there (budget.answers: 3)")
+
+
 def test_questions_to_anyone_are_planned_anew_and_keep_their_time() -> None:
     known = questions({("bob", 1): 0})
     first = planned(known, Crew(), None, 10.0, Budget(open_questions=4))
