@@ -111,13 +111,28 @@ def answered(server: Server, name: str) -> Experiment:
     return made
 
 
+PASSWORD = "a-long-password"
+LOGIN = """[mlflow]
+default_permission = READ
+database_uri = sqlite:///{folder}/users.db
+admin_username = admin
+admin_password = {PASSWORD}
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+"""
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """A server with an empty database in this folder, until the block ends."""
+def running(folder: Path, login: bool = False) -> Iterator[Server]:
+    """A server with an empty database in this folder, until the block ends. With `login`, the client is the admin."""
     port = free_port()
-    command = [str(installed("mlflow", VERSION) / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port)]
+    command = [str(installed("mlflow[auth]", VERSION) / "mlflow"), "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
     command += ["--artifacts-destination", f"{folder}/artifacts"]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "PYTHONWARNINGS": "ignore"}
+    if login:
+        (folder / "login.ini").write_text(LOGIN.format(folder=folder, PASSWORD=PASSWORD))
+        quiet |= {"MLFLOW_AUTH_CONFIG_PATH": f"{folder}/login.ini", "MLFLOW_FLASK_SERVER_SECRET_KEY": "of forms"}
+        command += ["--app-name", "basic-auth"]
     with served(command, folder, quiet, f"http://127.0.0.1:{port}", "/health") as http:
+        http.auth = ("admin", PASSWORD) if login else None
         yield Server(f"http://127.0.0.1:{port}", http)

@@ -12,7 +12,7 @@ import pytest
 
 from hitl.errors import Refused, Unreachable
 from tests.command_line import Run, forked
-from tests.connectors.mlflow.server import API, Experiment, Server, answered
+from tests.connectors.mlflow.server import API, PASSWORD, Experiment, Server, answered, running
 from tests.connectors.servers import KILLED
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
@@ -133,3 +133,31 @@ def test_what_is_wrong_is_said(run: Run, mlflow: Server) -> None:
     assert (code, "Check that MLflow runs there" in err) == (Unreachable.exit_code, True)
     code, _, err = run("init", "--mlflow", mlflow.url)
     assert (code != 0, "--experiment" in err) == (True, True)
+
+
+def test_a_server_with_logins(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a login nothing is read, with the permission READ nothing is written, and with EDIT all of it is."""
+    (folder := tmp_path / "server").mkdir()
+    with running(folder, login=True) as server:
+        made = server.experiment("chat", 4, FORM)
+        for n in range(3):
+            made.say(n, "ann", "yes" if n % 2 else "no")
+        server.call("POST", "/api/2.0/mlflow/users/create", username="hitl", password=PASSWORD)
+        init = ("init", "--mlflow", server.url, "--experiment", "chat", "--annotators", "ann,bob")
+        code, _, err = run(*init)
+        assert (code, "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" in err) == (77, True)
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "hitl")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
+        assert run(*init)[0] == 0
+        code, _, err = run("run")
+        assert (code, "hitl's account needs the permission EDIT on the experiment" in err) == (77, True)
+        assert not consensus(made, 0)
+        grant = {"username": "hitl", "permission": "EDIT", "resource_type": "experiment", "resource_id": made.number}
+        server.call("POST", f"{API}/users/permissions/grant", **grant)
+        code, _, err = run("run")
+        assert code == 0, err
+        assert consensus(made, 0)
+        assert set(made.queue("hitl: bob")) == set(range(4))
+        assert run("audit")[0] == 0
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong")
+        assert run("run")[0] == 77
