@@ -1,6 +1,6 @@
 """The default combiner: Dawid–Skene with a hierarchy of priors, combined with models, and with corrected confidence.
 
-Four additions make Dawid–Skene suit any crowd and any model (docs/decisions.md has figures):
+Four additions make Dawid–Skene suit any crowd and any model (figures: docs/benchmarks/honesty.txt):
 
     hierarchy      priors of the crowd, of each annotator and of each confusion row: a matrix departs from the crowd's
                    only as far as labels support it
