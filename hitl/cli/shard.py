@@ -79,8 +79,8 @@ def named_by(path: Path | None) -> str | None:
 
 
 def address(path: Path) -> str:
-    """Return a path as text. A URL gets its double slash back, which `Path` collapses."""
-    return re.sub(r"^([a-z][a-z0-9+.-]+):/(?!/)", r"\1://", str(path))
+    """Return a path as text. A URL gets its double slash back, which `Path` collapses; file:/// gets three."""
+    return re.sub(r"^([a-z][a-z0-9+.-]+):/(?!/)", r"\1://", str(path)).replace("file://", "file:///")
 
 
 def combined(

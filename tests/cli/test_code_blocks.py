@@ -2,6 +2,7 @@
 
 - ```python runs, and so does each `hitl` and `cd` line of ```sh. Lines of other programs are left out.
 - ```python no_run is compiled, and a `hitl` line of ```sh no_run is parsed: they need a server, a terminal or minutes.
+  A newcomer follows such pages in `tests.connectors`.
 - ```toml is read as hitl.toml, or as entry points of a pyproject.toml, whose classes the page has.
 - <!--run:NAME--> before a block says that a test of its own runs it.
 - `hitl ...` in a sentence names a command and options that exist.
@@ -46,9 +47,10 @@ GROUPS: dict[str, Any] = {registry.group: registry for registry in (COMBINERS, P
 
 @dataclass(frozen=True)
 class Block:
-    """A code block: its language, whether this file runs it, and its code at its lines of the page."""
+    """A code block: its language and tag, whether this file runs it, and its code at its lines of the page."""
 
     language: str
+    tag: str
     runs: bool
     code: str
 
@@ -73,7 +75,7 @@ def blocks(page: str) -> Iterator[Block]:
         assert language in ("sh", "python", "toml", "text", "")
         assert tag in ("", "no_run")
         above = PAGES[page][: found.start(3)].count("\n")
-        yield Block(language, not tag and found[1] is None, "\n" * above + found[3])
+        yield Block(language, tag, not tag and found[1] is None, "\n" * above + found[3])
 
 
 def entry_points(block: Block) -> dict[str, dict[str, str]]:
@@ -85,8 +87,7 @@ def pages(*languages: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("page", having)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def write_tables(folder: Path) -> None:
     """What the blocks expect to find: sixteen items labeled by two, and a model, truth, features and links of them."""
     items, people = range(16), ("ann", "bob")
     label = ["cat" if n % 2 else "dog" for n in items]
@@ -103,11 +104,16 @@ def folder(tmp_path: Path) -> Path:
         "people.csv": ["annotator,good", "ann,1", "bob,1"],
     }
     for name, lines in tables.items():
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-    (tmp_path / "labels").mkdir()
+        (folder / name).write_text("\n".join(lines) + "\n")
+    (folder / "labels").mkdir()
     for name, n in (("labels/may.parquet", 0), ("june.parquet", 16)):
         rows = {"item": [str(k + n) for k in items], "annotator": ["ann"] * 16, "label": label}
-        write_table(tmp_path / name, pa.table(rows))
+        write_table(folder / name, pa.table(rows))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tables(tmp_path)
     return tmp_path
 
 

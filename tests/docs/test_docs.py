@@ -15,6 +15,8 @@ from hitl.errors import Busy, HitlError
 from hitl.models.registry import COMBINERS, with_papers
 from hitl.settings import Settings
 from tests.bench import results
+from tests.connectors import test_howto, test_tutorials  # noqa: F401  - they follow pages
+from tests.connectors.reader import FOLLOWED
 
 ROOT = Path(__file__).parents[2]
 README, RESULTS = ((ROOT / name).read_text() for name in ("README.md", "docs/results.md"))
@@ -156,6 +158,15 @@ def test_the_pages_are_short() -> None:
     pages = [path for path in DOCS.glob("**/*.md") if path not in apart and path.parent not in folders]
     assert sum(len(path.read_text().split()) for path in pages) <= 25_000
     assert len((DOCS / "decisions.md").read_text().split()) <= 6_000
+
+
+def test_a_newcomer_follows_each_page_with_blocks_that_do_not_run_alone() -> None:
+    pages = {str(path.relative_to(ROOT)) for path in DOCUMENTS if re.search("^```.* no_run$", path.read_text(), re.M)}
+    assert pages - FOLLOWED == {
+        "deploy/README.md",  # a line of cron
+        "docs/reference/commands.md",  # the examples of `--help`, which tests/cli/test_code_blocks.py parses
+        "docs/reference/exports.md",  # services without a server to run here: Langfuse, Opik, LangSmith
+    }
 
 
 def test_links_lead_somewhere() -> None:
