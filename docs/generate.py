@@ -321,6 +321,20 @@ def methods() -> str:
     return page("Methods", introduction, parts)
 
 
+PARTS = {
+    "hitl.models.default": (
+        "hierarchy.hierarchical_dawid_skene",
+        "hierarchy.skills",
+        "hierarchy.crowd_shares",
+        "inference.observed_outputs",
+        "dependence.replicas",
+        "dependence.uneven_errors",
+        "dependence.design_effect",
+    )
+}
+"""Module -> modules of `hitl.models` that have its equations."""
+
+
 def descriptions() -> str:
     """Return the page of all methods' module docstrings, which have their equations."""
     from hitl.models.registry import COMBINERS
@@ -330,11 +344,15 @@ def descriptions() -> str:
         methods_of.setdefault(place.partition(":")[0], []).append(name)
     parts = []
     for module, names in methods_of.items():
-        lines = inspect.cleandoc(importlib.import_module(module).__doc__ or "").split("\n")
-        text = "\n".join(line if line.startswith("    ") else prose(line) for line in lines)
-        parts.append(f"## {module}\n\nMethods: {', '.join(f'`{name}`' for name in names)}.\n\n{text}")
+        parts.append(f"## {module}\n\nMethods: {', '.join(f'`{name}`' for name in names)}.\n\n{_described(module)}")
+        parts += [f"### hitl.models.{part}\n\n{_described(f'hitl.models.{part}')}" for part in PARTS.get(module, ())]
     introduction = "The equations of each method, and where it differs from its paper, as they stand in its module."
     return page("Descriptions of methods", introduction, parts)
+
+
+def _described(module: str) -> str:
+    lines = inspect.cleandoc(importlib.import_module(module).__doc__ or "").split("\n")
+    return "\n".join(line if line.startswith("    ") else prose(line) for line in lines)
 
 
 def policies() -> str:
