@@ -351,8 +351,19 @@ def descriptions() -> str:
 
 
 def _described(module: str) -> str:
-    lines = inspect.cleandoc(importlib.import_module(module).__doc__ or "").split("\n")
-    return "\n".join(line if line.startswith("    ") else prose(line) for line in lines)
+    code = importlib.import_module(module)
+    lines = inspect.cleandoc(code.__doc__ or "").split("\n")
+    text = "\n".join(line if line.startswith("    ") else prose(line) for line in lines)
+    own = {
+        name
+        for line in inspect.getsource(code).split("\n")
+        if " = " in line
+        for name in line.split(" = ")[0].split(", ")
+    }
+    values = [
+        f"`{name}` = {value:g}" for name, value in vars(code).items() if name in own and isinstance(value, int | float)
+    ]
+    return text + ("\n\nConstants: " + ", ".join(values) + "." if values else "")
 
 
 def policies() -> str:
