@@ -139,7 +139,7 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
         told = f", and {expected.wrong:.0f} of {expected.checked} gold items are wrong" if expected.checked else ""
         return f"{expected} of the labels are believed to be right{told} (target: {budget.target_accuracy:.1%})"
     if budget.answers is not None and pool.answered >= budget.answers:
-        return f"{pool.answered:,} answers are there (budget.answers: {budget.answers:,})"
+        return f"{pool.answered:,} answers were given, and the budget was {budget.answers:,} (budget.answers)"
     if budget.value_per_label is not None:
         gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)
         if budget.value_per_label * gain < 1:

@@ -78,7 +78,7 @@ def test_no_more_answers_are_asked_for_than_the_project_may_have() -> None:
         planned(known, crew, plan, 20.0, replace(may, answers=5)).asks == plan.asks[:2]
     )  # the last ones are taken back
     done = planned(known, crew, plan, 20.0, replace(may, answers=3))
-    assert (done.asks, done.stop) == ((), "3 answers are there (budget.answers: 3)")
+    assert (done.asks, done.stop) == ((), "3 answers were given, and the budget was 3 (budget.answers)")
 
 
 def test_questions_to_anyone_are_planned_anew_and_keep_their_time() -> None:
