@@ -67,10 +67,10 @@ def summary(whole: pd.DataFrame) -> list[str]:
     n, least = len(loss) - len(beaten), 0.8 * len(loss)
     others = loss.drop(columns=[name for name in loss if name.startswith("hitl") and name != OURS])
     beside = int((others.idxmin(axis=1) == OURS).sum())
-    aim = "meets" if n >= least else "misses"
+    aim = "met" if n >= least else "missed"
     lines = [
-        f"- **Log loss:** hitl's default has the lowest one on **{n} of {len(loss)} sets**. This {aim} the aim set",
-        "  before the run, four sets in five. "
+        f"- **Log loss:** hitl's default has the lowest one on **{n} of {len(loss)} sets**. The aim that was set",
+        f"  before the run, four sets in five, is {aim}. "
         f"Compared only with other packages, without hitl's own other methods, it is first on {beside}.",
         f"- **Accuracy:** hitl's default is more than one point below majority vote on {', '.join(below) or 'no set'}.",
         "",
