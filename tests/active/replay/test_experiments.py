@@ -357,13 +357,34 @@ def test_a_recording_plays_the_same_people_to_every_strategy() -> None:
     assert full.labels[-1] == 200
 
 
+def unlabeled(items: int, classes: str) -> Evidence:
+    nobody, truth = np.zeros(0, np.int32), np.random.default_rng(0).integers(len(classes), size=items)
+    annotations = Annotations(nobody, nobody, nobody, tuple(range(items)), (), tuple(classes), tuple(classes))
+    return Evidence(annotations, truth=truth.astype(np.int32))
+
+
+def test_by_gain_per_cost_a_cheap_language_model_is_asked_first_and_people_where_it_may_be_wrong() -> None:
+    model, crowd = Group("good", 1, (0.8, 0.8), cost=0.02), Group("good", 10, (0.7, 0.85))
+    budget, watch, spent = Budget(40, 1.0, max_labels=ALL), Watch(ExpectedGain()), (200.0, 400.0, 700.0)
+
+    def accuracy(policy: Policy, *people: Group) -> np.ndarray:
+        strategy = {"gain": Replay(DefaultCombiner(), policy, budget, most_labels=1200)}
+        one = run_trials(Simulation(unlabeled(400, "abc"), people), strategy, seeds=1)["gain"][0]
+        return np.interp(spent, one.cost, one.accuracy)
+
+    both = accuracy(watch, model, crowd, Group("good", 2, (0.97, 0.97), cost=4.0))
+    first = [ask.annotator for plan in watch.plans[:10] for ask in plan.asks]
+    assert Counter(first) == {watch.crews[0].names[0]: 400}
+    assert (both > accuracy(ExpectedGain(), crowd)).all()
+    assert (both >= accuracy(ExpectedGain(), model)).all()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_more_labels_make_more_labels_right_where_the_policy_doubts_one_class_and_never_checks_the_other(
     seed: int,
 ) -> None:
     """Then a class whose labels are all trusted may look overlooked, and twice the labels left fewer right."""
-    nobody, truth = np.zeros(0, np.int32), np.random.default_rng(0).integers(2, size=1000).astype(np.int32)
-    items = Evidence(Annotations(nobody, nobody, nobody, tuple(range(1000)), (), ("a", "b"), ("a", "b")), truth=truth)
+    items = unlabeled(1000, "ab")
     replay = Replay(DefaultCombiner(), budget=Budget(67, 1.0, max_labels=ALL), most_labels=2000)
     people = (Group("good", 20, accuracy=(0.7, 0.9)),)
     track = run_trials(Simulation(items, people), {"gain": replay}, seeds=1, seed=seed, workers=1)["gain"][0]
