@@ -179,7 +179,8 @@ def serve(
     SIGTERM or SIGINT stops it. It serves plain HTTP: if others can reach it, put an HTTPS server in front.
 
     For monitoring: /healthz, /readyz, and /metrics with a token of `hitl tokens create NAME --role viewer`. If there is
-    no user yet and only this machine can reach the address, the start logs a one-time password.
+    no user yet (`hitl users add NAME --role admin`) and only this machine can reach the address, the start logs a
+    one-time password.
     """
     from hitl.service import log
 
