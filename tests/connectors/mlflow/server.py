@@ -111,7 +111,7 @@ def answered(server: Server, name: str) -> Experiment:
     return made
 
 
-PASSWORD = "a-long-password"
+PASSWORD = "a-password-of-mlflow"
 LOGIN = """[mlflow]
 default_permission = READ
 database_uri = sqlite:///{folder}/users.db
