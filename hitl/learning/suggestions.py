@@ -44,7 +44,8 @@ def without_copies(settings: Settings, store: Store, evidence: Mapping[str, Evid
 
     answers = _answers(settings, store, evidence)
     share = pull(pd.concat(answers.values())).copies_among_equal if answers else 0.0
-    without = {name: thinned(evidence[name], own, share, settings.name, name) for name, own in answers.items()}
+    pulled = answers if share > 0 else {}
+    without = {name: thinned(evidence[name], own, share, settings.name, name) for name, own in pulled.items()}
     return {**evidence, **without}
 
 
