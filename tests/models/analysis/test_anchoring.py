@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hitl.models.analysis.anchoring import LEAST_ITEMS, is_blind, model_answers, pull, pulls, randomized
+from hitl.models.analysis.anchoring import LEAST_ITEMS, is_blind, model_answers, pull, pulls, randomized, thinned
 from tests.bench.honesty.suggestions import SHARES, figures, project, simulated
 
 
@@ -84,6 +84,18 @@ def test_answers_count_between_the_first_and_the_last_that_saw_a_suggestion() ->
     assert str(labels.annotators[0]) not in set(randomized(evidence, suggested, blind, start, end).annotator)
     untimed = replace(evidence, annotations=replace(labels, time=None))
     assert randomized(untimed, suggested, blind, start, end).empty
+
+
+def test_without_copies_answers_equal_suggestions_as_often_as_without_one() -> None:
+    evidence, *drawn, _ = project(0, 0.2, stops=False, share=0.2)
+    suggested = model_answers(evidence, {})
+    answers = randomized(evidence, suggested, *drawn)
+    one = pull(answers)
+    left = thinned(evidence, answers, one.copies_among_equal, "project 0")
+    assert pull(randomized(left, suggested, *drawn)).effect == pytest.approx(0, abs=0.035)
+    assert 1 - len(left.annotations) / len(evidence.annotations) == pytest.approx(0.8 * one.copied, abs=0.02)
+    again = thinned(evidence, answers, one.copies_among_equal, "project 0")
+    assert (again.annotations.cell == left.annotations.cell).all()
 
 
 def test_what_is_blind_is_drawn_once_and_stays_when_the_share_grows() -> None:

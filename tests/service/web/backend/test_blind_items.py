@@ -14,7 +14,7 @@ import pytest
 
 from hitl.connectors.label_studio import LabelStudioSettings
 from hitl.connectors.label_studio.config import parse
-from hitl.cycle import judge
+from hitl.cycle import judge, record
 from hitl.models.analysis.anchoring import is_blind
 from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Page, PredictionRow
 from hitl.report import render
@@ -113,8 +113,14 @@ def test_the_consensus_leaves_out_as_many_answers_as_are_copies(tmp_path: Path) 
         text = kept(folder, one := page(0.5), settings)
         assert ("The consensus leaves out" in text) == (suggest == "model")
         with Store(f"sqlite:///{folder}/hitl.db") as store:
-            found = judge(settings, store, parse(CONFIG).questions).results["mood"]
-            view = snapshot_of(settings, store).views["mood"].consensus
+            judgement = judge(settings, store, parse(CONFIG).questions)
+            found, view = judgement.results["mood"], snapshot_of(settings, store).views["mood"].consensus
+            with store.lease("p") as lease:
+                record(lease, settings, store, judgement)
+                changed = replace(one.annotations[0], label=MOODS[0], version="2026-11-24T00:00:00Z")
+                store.save_page(lease, Page({}, one.items[:1], (changed, *one.annotations[1:3]), one.predictions[:1]))
+            applied = snapshot_of(settings, store).views["mood"].consensus
+        assert np.abs(applied.probabilities - found.probabilities).mean() < 0.005  # one answer moves the pull a little
         assert (found.annotators.labels == ITEMS).all()  # also those left out: they are answered
         assert np.abs(view.probabilities - found.probabilities).max() < 1e-9
         truth = {item.key: item.data["text"].split()[0] for item in one.items}
