@@ -20,6 +20,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import numpy as np
+
 FOLDER = Path(__file__).parent / "reference"
 PACKAGES = (
     "hitl",
@@ -324,6 +326,7 @@ def methods() -> str:
 PARTS = {
     "hitl.models.default": (
         "hierarchy.hierarchical_dawid_skene",
+        "hierarchy.counted",
         "hierarchy.skills",
         "hierarchy.crowd_shares",
         "inference.observed_outputs",
@@ -354,16 +357,23 @@ def _described(module: str) -> str:
     code = importlib.import_module(module)
     lines = inspect.cleandoc(code.__doc__ or "").split("\n")
     text = "\n".join(line if line.startswith("    ") else prose(line) for line in lines)
-    own = {
-        name
-        for line in inspect.getsource(code).split("\n")
-        if " = " in line
-        for name in line.split(" = ")[0].split(", ")
-    }
-    values = [
-        f"`{name}` = {value:g}" for name, value in vars(code).items() if name in own and isinstance(value, int | float)
-    ]
-    return text + ("\n\nConstants: " + ", ".join(values) + "." if values else "")
+    values = [f"- {one}" for one in _constants(code)]
+    return "\n".join([text, *(["", "Constants:", "", *values] if values else [])])
+
+
+def _constants(code: Any) -> Iterator[str]:
+    """Yield the numbers of a module: name, value, and the first sentence of what they mean."""
+    body = ast.parse(inspect.getsource(code)).body
+    for node, after in pairwise([*body, ast.Pass()]):
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        names = [each.id for each in ast.walk(targets[0]) if isinstance(each, ast.Name)] if targets[0] else []
+        values = [np.asarray(vars(code).get(name, "")) for name in names]
+        if not names or any(value.dtype.kind not in "if" or value.size > 20 for value in values):
+            continue
+        told = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
+        shown = (" ".join(f"{each:g}" for each in value.ravel()) for value in values)
+        given = ", ".join(f"`{name}` = {value}" for name, value in zip(names, shown, strict=True))
+        yield f"{given}. {prose(' '.join(told.split()).partition('. ')[0])}".strip()
 
 
 def policies() -> str:
