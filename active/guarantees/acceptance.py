@@ -127,7 +127,7 @@ def _first(holds: Callable[[int], bool], end: int) -> int:
 
 
 def _keys(seed: str, size: int) -> npt.NDArray[np.uint64]:
-    """Return (2, N) random numbers from SHA-256 of "seed n", which anybody can compute again."""
+    """Return (2, N) random numbers from SHA-256 of "seed n", which anyone can compute again."""
     start = sha256(f"{seed} ".encode())
 
     def digest(number: int) -> bytes:

@@ -316,7 +316,7 @@ def _arrays(draws: Sequence[Draw], wrong: Sequence[bool]) -> tuple[Ints, Ints, F
 
 
 def _uniforms(seed: str, number: int) -> tuple[float, float, float]:
-    """Return three numbers in [0, 1) that anybody can compute again."""
+    """Return three numbers in [0, 1) that anyone can compute again."""
     digest = sha256(f"{seed} {number}".encode()).digest()
     first, second, third = (int.from_bytes(digest[8 * i : 8 * i + 8], "big") / 2**64 for i in range(3))
     return first, second, third

@@ -1,7 +1,7 @@
 """Ask annotators about their tasks.
 
 Community has no assignments. Each annotator gets a Data Manager tab, "hitl: <email>", that shows exactly the tasks with
-a prediction of version "hitl-assign-<user id>;<digest>" (empty, never shown to anybody), sorted by the score of the
+a prediction of version "hitl-assign-<user id>;<digest>" (empty, never shown to anyone), sorted by the score of the
 order. The label stream of the tab respects its filter and order, and locks tasks. A filter by task ids would show the
 same tasks, but one such tab keeps the project's Data Manager from opening, for all users. The tab hides the columns
 with other annotators' answers and with predictions. Tabs are shared, so nothing keeps annotators in their own tab.

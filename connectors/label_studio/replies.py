@@ -94,7 +94,7 @@ _FIELDS: Mapping[str, Any] = {
     "total_annotations": Whole,
     "cancelled_annotations": Whole,
 }
-# One odd value must not stop the others, so whatever anybody can write is checked where it is read.
+# One odd value must not stop the others, so whatever anyone can write is checked where it is read.
 _ANNOTATION: Mapping[str, Any] = {
     "id": Whole,
     "completed_by": int | Object | None,

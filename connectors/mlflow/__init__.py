@@ -8,10 +8,10 @@ Push: everything is compared with the server, and only differences are written:
 
     consensus       feedback `<question>_hitl` of hitl (CODE), with its confidence; nobody else's answer is touched
     assign          a review queue "hitl: <annotator>" each, because the first answer clears a trace for the whole queue
-    order           with source.shared: the queue "hitl" of anybody, at most MOST traces
+    order           with source.shared: the queue "hitl" of anyone, at most MOST traces
     gold            expectations;  add_items: traces;  labels_wanted: nothing, as each person has a queue
 
-Names of raters are claims: without a login, MLflow lets everybody write as anybody.
+Names of raters are claims: without a login, MLflow lets everybody write as anyone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from hitl.settings import SourceSettings
 from hitl.settings.environment import secret
 
 MOST = 500
-"""Traces in the queue of anybody: MLflow adds them one by one, or their order is lost."""
+"""Traces in the queue of anyone: MLflow adds them one by one, or their order is lost."""
 OPERATIONS = ("consensus", "order", "assign", "labels_wanted", "add_items", "gold")
 
 Json = dict[str, Any]
@@ -335,7 +335,7 @@ class MLflow(Connector):
             detail, _, fix = str(error).partition(". ")
             yield Check(name, False, detail, fix or "check source.url and source.experiment", stops=True)
             return
-        detail = "names of raters are claims: whoever may edit the experiment can write as anybody"
+        detail = "names of raters are claims: whoever may edit the experiment can write as anyone"
         yield Check("names", True, detail, "give only people you trust the permission EDIT", warns=True)
 
 

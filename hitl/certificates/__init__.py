@@ -1,1 +1,1 @@
-"""Certificates: what audits promise about a file of labels, as a document that anybody can check."""
+"""Certificates: what audits promise about a file of labels, as a document that anyone can check."""

@@ -2,7 +2,7 @@
 
 Drawn items are sent back to the auditor, as a lead does by hand on the pages: the next run asks them first, and an
 answer given since counts. A skip counts as "cannot say". Tables do not show that an auditor repeats an earlier answer,
-so there the auditor must be somebody who has not labeled the items.
+so there the auditor must be someone who has not labeled the items.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far suggestions pull the answers of a stored project, and what the consensus makes of it.
+"""Measure how far suggestions pull the answers of a stored project, and leave copies out of the fit.
 
 pulls_of_suggestions    the pull, with intervals (`hitl.models.analysis.anchoring`)
 without_copies          question -> evidence without answers that copy a suggestion, to fit the consensus to
@@ -52,7 +52,7 @@ def without_copies(settings: Settings, store: Store, evidence: Mapping[str, Evid
 def _answers(settings: Settings, store: Store, evidence: Mapping[str, Evidence]) -> dict[str, pd.DataFrame]:
     """Return question -> the answers that enter the comparison (`anchoring.randomized`); none if there is nothing.
 
-    A blind item that somebody answered under a suggestion, because the share was raised later, is in neither arm.
+    A blind item that someone answered under a suggestion, because the share was raised later, is in neither arm.
     """
     from hitl.models.analysis.anchoring import is_blind, model_answers, randomized
 

@@ -47,7 +47,7 @@ LAST_BUSY_RETRY = 60.0  # maximum seconds between retries while another process 
 FIRST_LOOK_RETRY, LAST_LOOK_RETRY = 0.5, 60.0
 """Seconds before the first retry of a pull between runs, and the maximum. The pause doubles with each retry."""
 GAP = 0.25  # minimum seconds between two pulls, so that other processes can get the lease
-LONGEST = 60.0  # maximum seconds between readings of the clock, because somebody may set it
+LONGEST = 60.0  # maximum seconds between readings of the clock, because someone may set it
 ONE_JOB: dict[str, Any] = {"id": "next", "replace_existing": True, "misfire_grace_time": None}
 """Options of the scheduler job that wakes a loop at its next time, however late. A loop has one such job."""
 PROBLEMS = 10  # maximum problems of a run that are reported, as in `hitl run`

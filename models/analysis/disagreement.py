@@ -1,4 +1,4 @@
-"""Estimate how all people would answer each item, and whether they differ on it or somebody is wrong.
+"""Estimate how all people would answer each item, and whether they differ on it or someone is wrong.
 
     P(l | c, k)  = (1 - e_c) sum_j t_cj pi_k[j, l] + e_c t_cl     answer l by annotator k to an item of kind c
     z_nc         = w_c g_nc prod_a P(l_a | c, k_a) / ...            posterior of the kind, from the item's answers a
@@ -53,7 +53,7 @@ class Disagreement:
         options: L names of answers.
         shares: (N, L) share of people who would give each answer; rows sum to 1.
         differ: (N,) probability that people see different classes in the item, in [0, 1]; NaN without answers. If they
-            see one class and answers disagree all the same, somebody is wrong.
+            see one class and answers disagree all the same, someone is wrong.
         disputed: (N,) True if the item's answers are not all the same.
         labels: mean number of answers to an item that has any.
     """
@@ -69,7 +69,7 @@ class Disagreement:
         expected, disputed = float(self.differ[self.disputed].sum()), int(self.disputed.sum())
         return (
             f"Of {disputed:,} items whose answers disagree, people differ on about {expected:,.0f}; on the other "
-            f"{disputed - expected:,.0f} somebody is wrong."
+            f"{disputed - expected:,.0f} someone is wrong."
             + (f" {self.labels:.1f} labels per item tell little of that." if self.labels < ENOUGH else "")
         )
 

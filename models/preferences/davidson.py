@@ -204,5 +204,5 @@ def log_outcomes(d: Floats, t: Floats | float) -> Floats:
 
 
 def guesses(tie_share: float) -> Floats:
-    """Return (3,) chances of the same answers from somebody who guesses."""
+    """Return (3,) chances of the same answers from someone who guesses."""
     return np.array([(1 - tie_share) / 2, (1 - tie_share) / 2, tie_share])

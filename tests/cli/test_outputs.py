@@ -166,8 +166,8 @@ def test_soft_labels_stand_beside_the_best_ones(run: Run, tmp_path: Path) -> Non
     assert shares.sum(axis=0) == pytest.approx(1)
     assert json.loads(out)["written"]["soft"] == "soft.csv"
     assert "items whose answers disagree, people differ on about" in json.loads(out)["disagreement"]
-    assert "somebody is wrong." in run("combine", "annotations.csv", "--soft", "soft.csv")[1]
-    assert "somebody is wrong" not in run("combine", "annotations.csv")[1]
+    assert "someone is wrong." in run("combine", "annotations.csv", "--soft", "soft.csv")[1]
+    assert "someone is wrong" not in run("combine", "annotations.csv")[1]
 
 
 def test_soft_labels_of_a_project_have_a_table_per_question(run: Run, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Work:
-    """An action that somebody has started. Times are seconds since the epoch.
+    """An action that someone has started. Times are seconds since the epoch.
 
     Attributes:
         what: plan, push, run or gold; by: who started it; at: when it was started; item: the item it is about, if one.

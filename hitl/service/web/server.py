@@ -53,7 +53,7 @@ def serve(
             say(
                 {"event": "serving", "url": url, "version": hitl.__version__}, f"serving {', '.join(projects)} at {url}"
             )
-            if not accounts.anybody():
+            if not accounts.anyone():
                 say(*_first_user(accounts))
             for project in projects.values():
                 if scheduler and project.schedule.webhook is not None:
@@ -86,7 +86,7 @@ def service(
 
 def require_credentials(host: str, accounts: Accounts, proxies: Proxies = NO_PROXIES) -> None:
     """Raise BadSettings if others can reach the host and there is no user, token or proxy login."""
-    if not (is_loopback(host) or proxies.header or accounts.anybody()):
+    if not (is_loopback(host) or proxies.header or accounts.anyone()):
         raise BadSettings(
             f"serve: others can reach {host or 'every address'}, and there is no user and no token yet. Make one with "
             "`hitl users add NAME --role admin`, or listen at 127.0.0.1"

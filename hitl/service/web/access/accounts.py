@@ -174,7 +174,7 @@ class Accounts:
             User(name, _roles(rows), rows[0].password is not None, rows[0].created) for name, rows in by_name.items()
         ]
 
-    def anybody(self) -> bool:
+    def anyone(self) -> bool:
         """Return True if there is a user or a token."""
         return any(self.database.scalar(sa.select(sa.exists(sa.select(table)))) for table in (user, token))
 
