@@ -1,4 +1,4 @@
-"""Read the exports of other labeling tools as tables of labels. One module per tool, which finds the answers.
+"""Read the exports of other labeling tools as tables of labels. An importer per tool finds the answers.
 
 Another package adds a tool by an entry point, a class as `hitl.connectors.exports.export.Importer` describes it:
 
@@ -8,13 +8,11 @@ Another package adds a tool by an entry point, a class as `hitl.connectors.expor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from hitl.connectors.catalog import IMPORTERS, TABLE
-from hitl.connectors.exports.export import Export, Importer, Record
+from hitl.connectors.exports.export import Export, Importer
 from hitl.connectors.exports.labels import Labels, labels_of
 from hitl.connectors.exports.records import kind_of, records
 from hitl.errors import BadTable
@@ -48,22 +46,21 @@ def read_export(
         if format is None:
             return None
         raise BadTable(f"{path}: not JSON, XML or a table; expected an export, as --format {format} says")
-    export = Export(path, kind, lambda: iter(()), question, item)
-    read: Callable[[], Iterator[Record]] = partial(records, path, kind, export.cannot_read)
-    export.records = read
-    first = [record.fields for record in islice(read(), FIRST)]
+    export = Export(path, kind, lambda: records(path, kind, export.cannot_read), question, item)
+    first = [record.fields for record in islice(export.records(), FIRST)]
     names = frozenset(name for fields in first for name in fields)
     if format is None and names.issuperset(columns):
         return None
-    if format is not None:
-        importer: Importer = IMPORTERS.load(format)()
-        return labels_of(importer, export, columns)
-    matching = {name: made for name in IMPORTERS if (made := IMPORTERS.load(name)()).matches(kind, names, first)}
+    matching: dict[str, Importer] = {}
+    for name in IMPORTERS if format is None else [format]:
+        importer: Importer = IMPORTERS.load(name)()
+        if format is not None or importer.matches(kind, names, first):
+            matching[name] = importer
     if len(matching) > 1:
-        titles = ", ".join(f"--format {name} ({made.title})" for name, made in matching.items())
+        titles = ", ".join(f"--format {name} ({importer.title})" for name, importer in matching.items())
         raise BadTable(f"{path}: may be an export of several tools; choose one: {titles}")
-    if matching:
-        return labels_of(next(iter(matching.values())), export, columns)
+    for importer in matching.values():
+        return labels_of(importer, export, columns)
     if kind == "table" or suffix_of(path) in READ:
         return None
     if {"images", "annotations", "categories"} <= names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hitl.connectors.exports.export import Answer, Export
+from hitl.connectors.exports.export import Answer, Export, Record, Tool
 from hitl.errors import BadTable
 from hitl.tables.columns import BOXES_ELSEWHERE
 
@@ -17,7 +17,7 @@ AUTOMATIC = ("auto", "consensus")
 """Sources of tags that no person has set."""
 
 
-class CVAT:
+class CVAT(Tool):
     """Tags of CVAT."""
 
     title = "CVAT for images XML"
@@ -29,31 +29,32 @@ class CVAT:
         return kind == "xml" and not {"meta", "version"}.isdisjoint(tags) and not {"image", "track"}.isdisjoint(tags)
 
     def answers(self, export: Export) -> Iterator[Answer]:
-        """Yield the tags of each image."""
-        assignees: dict[str, str] = {}
-        tagged = False
-        for record in export.records():
-            element = record.fields
-            if element["tag"] == "meta":
-                assignees[record.source] = _assignee(element)
-            elif element["tag"] == "image":
-                with export.part(record):
-                    item = export.item_of(element, element.get("name"))
-                    inside = element["inside"]
-                    tags = [tag for tag in inside if tag["tag"] == "tag" and tag.get("source") not in AUTOMATIC]
-                    automatic = sum(tag["tag"] == "tag" for tag in inside) - len(tags)
-                    export.skipped["tag that was set automatically|tags that were set automatically"] += automatic
-                    export.skipped["shape"] += sum(tag["tag"] != "tag" for tag in inside)
-                    tagged |= bool(tags)
-                    who = assignees.get(record.source) or record.source
-                    yield Answer(item, "tag", who, tuple(tag["label"] for tag in tags))
-            elif element["tag"] == "track":
-                export.skipped["track"] += 1
-        if not tagged and (export.skipped["shape"] or export.skipped["track"]):
+        """Yield the tags of each image. Raise BadTable for a file that has shapes and no tags."""
+        self.assignees: dict[str, str] = {}
+        self.tagged = False
+        yield from super().answers(export)
+        if not self.tagged and (export.skipped["shape"] or export.skipped["track"]):
             raise BadTable(
                 f"{export.path}: CVAT XML with shapes and no tags. Only tags, labels of a whole image, are read. "
                 f"{BOXES_ELSEWHERE}"
             )
+
+    def read(self, export: Export, record: Record) -> Iterator[Answer]:
+        """Yield the tags of an image, or note the assignee of the job."""
+        element = record.fields
+        if element["tag"] == "meta":
+            self.assignees[record.source] = _assignee(element)
+        elif element["tag"] == "track":
+            export.skipped["track"] += 1
+        elif element["tag"] == "image":
+            item = export.item_of(element, element.get("name"))
+            tags = [inner for inner in element["inside"] if inner["tag"] == "tag"]
+            people = tuple(tag["label"] for tag in tags if tag.get("source") not in AUTOMATIC)
+            automatic = "tag that was set automatically|tags that were set automatically"
+            export.skipped[automatic] += len(tags) - len(people)
+            export.skipped["shape"] += len(element["inside"]) - len(tags)
+            self.tagged |= bool(people)
+            yield Answer(item, "tag", self.assignees.get(record.source) or record.source, people)
 
 
 def _assignee(meta: Mapping[str, Any]) -> str:

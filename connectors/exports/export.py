@@ -117,6 +117,12 @@ class Export:
             raise ValueError("it has no item")
         return str(value)
 
+    def left_out(self) -> str:
+        """Describe what was left out or repaired: "; skipped: 2 cancelled annotations, 1 draft"."""
+        skipped = ", ".join(counted(number, *what.split("|")) for what, number in self.skipped.items() if number)
+        repaired = ", ".join(f"{counted(number, 'answer')} ({what})" for what, number in self.repaired.items())
+        return (f"; skipped: {skipped}" if skipped else "") + (f"; repaired: {repaired}" if repaired else "")
+
     @contextmanager
     def part(self, record: Record, name: str = "") -> Iterator[None]:
         """Skip what cannot be read within the block: count it, and keep a message that names its location."""
@@ -148,6 +154,40 @@ class Importer(Protocol):
     def answers(self, export: Export) -> Iterator[Answer]:
         """Yield the answers. Count in `export.skipped` what is none."""
         ...
+
+
+class Tool:
+    """Importer that recognizes the records of a tool by their fields, and reads one after the other.
+
+    Attributes:
+        title, items, annotators: as `Importer` has them.
+        kind: kind of its files, or None for JSON and tables.
+        fields: fields that its records have.
+    """
+
+    title: str
+    items: tuple[str, str]
+    annotators: tuple[str, str]
+    kind: str | None = "json"
+    fields: tuple[str, ...] = ()
+
+    def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
+        """Return True for files of this kind whose records have these fields."""
+        return self.kind in (None, kind) and names.issuperset(self.fields)
+
+    def survey(self, export: Export) -> None:
+        """Learn from all records what `read` needs to know, such as which questions allow several choices."""
+
+    def read(self, export: Export, record: Record) -> Iterable[Answer]:
+        """Return the answers of a record."""
+        raise NotImplementedError
+
+    def answers(self, export: Export) -> Iterator[Answer]:
+        """Yield the answers of all records, without those that cannot be read."""
+        self.survey(export)
+        for record in export.records():
+            with export.part(record):
+                yield from self.read(export, record)
 
 
 def text_of(value: object) -> str | None:
@@ -225,8 +265,3 @@ def answer_columns(export: Export, item: str, candidates: Iterable[str], named: 
             f"Choose one with --question: {listed(columns)}"
         )
     return [name for name in columns if name in differing] or columns
-
-
-def skipped_text(skipped: Counter[str]) -> str:
-    """Format what was left out: 2 cancelled annotations, 1 draft."""
-    return ", ".join(counted(number, *what.split("|")) for what, number in skipped.items() if number)

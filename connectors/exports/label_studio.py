@@ -1,4 +1,4 @@
-"""Label Studio JSON: a task per record, with its annotations. Also lines of JSON, and the files of a target storage.
+"""Label Studio JSON, with a task per record, lines of JSON, the files of a target storage, JSON-MIN and CSV.
 
 The export does not have the labeling configuration, so controls are inferred from the results. Spans are read by the
 controls of the connector.
@@ -6,20 +6,20 @@ controls of the connector.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from hitl.connectors.exports.export import Answer, Export, Record, Span, text_of
+from hitl.connectors.exports.export import Answer, Export, Record, Span, Tool, answer_columns, text_of
 from hitl.connectors.label_studio.config import Form
 from hitl.connectors.label_studio.controls import SEPARATOR, NotUnderstood
 from hitl.connectors.label_studio.regions import Regions, TextSpans, TimeSegments
 from hitl.parts import spans_in
 
 Json = Mapping[str, Any]
-Tasks = Callable[[], Iterable[tuple[Record, Json]]]
 WHOLE = ("choices", "rating", "taxonomy", "pairwise")
 """Types of results about whole tasks."""
 SPANS = {"labels": "Audio", "timeserieslabels": "TimeSeries", "timelinelabels": "Video"}
@@ -30,7 +30,13 @@ KEYS = {"pairwise": "selected"}
 """Type of a result -> key of its value, if it is not the type."""
 
 
-class LabelStudio:
+OWN = ("id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement")
+"""Fields that JSON-MIN and CSV have besides those of the task and of the controls."""
+TYPES = {KEYS.get(type_, type_): type_ for type_ in (*WHOLE, *SPANS, "rectanglelabels", "brushlabels", "text")}
+"""Key of a value -> type of its result."""
+
+
+class LabelStudio(Tool):
     """Exports of Label Studio as JSON."""
 
     title = "Label Studio JSON"
@@ -41,16 +47,79 @@ class LabelStudio:
         of_tasks = "data" in names and not {"annotations", "completions"}.isdisjoint(names)
         return kind == "json" and (of_tasks or {"result", "task"} <= names)
 
-    def answers(self, export: Export) -> Iterator[Answer]:
-        """Yield the answers of all controls."""
-        return read_tasks(export, lambda: ((record, _task_in(record.fields)) for record in export.records()))
+    def survey(self, export: Export) -> None:
+        """Learn the controls from their results."""
+        self.controls, self.text_field = _controls(map(self.task_in, export.records()))
+
+    def task_in(self, record: Record) -> Json:
+        """Return a task with its annotations, also from a record that is one annotation with its task."""
+        fields = record.fields
+        if "result" in fields and isinstance(fields.get("task"), dict):
+            return {**fields["task"], "annotations": [fields]}
+        return fields
+
+    def read(self, export: Export, record: Record) -> Iterator[Answer]:
+        """Yield the answers of all controls about a task."""
+        task = self.task_in(record)
+        item = export.item_of(task, task.get("id"))
+        text = task["data"].get(self.text_field) if self.text_field else None
+        export.skipped["prediction"] += len(task.get("predictions") or ())
+        export.skipped["draft"] += len(task.get("drafts") or ())
+        for annotation in _annotations(task):
+            with export.part(record, f"annotation {annotation.get('id')}"):
+                if annotation.get("was_cancelled") or annotation.get("skipped"):
+                    export.skipped["cancelled annotation"] += 1
+                else:
+                    yield from list(_answers(export, self.controls, item, annotation, text))
 
 
-def _task_in(fields: Json) -> Json:
-    """Return a task with its annotations, also from a file that holds one annotation with its task."""
-    if "result" in fields and isinstance(fields.get("task"), dict):
-        return {**fields["task"], "annotations": [fields]}
-    return fields
+class LabelStudioTable(LabelStudio):
+    """Exports of Label Studio as JSON-MIN or CSV: a record per annotation, with its task and a field per control."""
+
+    title = "Label Studio JSON-MIN or CSV"
+    annotators = "annotator", "annotator"
+    kind, fields = None, ("id", "annotation_id", "lead_time")
+    matches = Tool.matches
+
+    def survey(self, export: Export) -> None:
+        """Find the fields of the controls. In JSON-MIN, they are between "id" and "annotator"."""
+        names: dict[str, None] = {}
+        controls: dict[str, None] = {}
+        for record in export.records():
+            fields = list(record.fields)
+            names |= dict.fromkeys(fields)
+            end = "annotator" if "annotator" in fields else "annotation_id"
+            if export.kind == "json" and "id" in fields and end in fields:
+                controls |= dict.fromkeys(fields[fields.index("id") + 1 : fields.index(end)])
+            controls |= dict.fromkeys(name for name, cell in record.fields.items() if _entries(name, cell, marked=True))
+        candidates = [name for name in names if name not in OWN]
+        self.columns = answer_columns(export, "id", candidates, [name for name in controls if name not in OWN])
+        super().survey(export)
+
+    def task_in(self, record: Record) -> Json:
+        """Return the task of a record, with its annotation."""
+        fields = record.fields
+        result = [entry for name in self.columns for entry in _entries(name, fields.get(name))]
+        annotation = {"id": fields.get("annotation_id"), "completed_by": fields.get("annotator"), "result": result}
+        annotation |= {name: fields.get(name) for name in ("created_at", "updated_at", "lead_time")}
+        data = {name: value for name, value in fields.items() if name not in self.columns and name not in OWN}
+        return {"id": fields.get("id"), "data": data, "annotations": [annotation]}
+
+
+def _entries(name: str, cell: Any, marked: bool = False) -> list[dict[str, Any]]:
+    """Return a field as results of Label Studio. If `marked`, return only those whose form shows that they are."""
+    if isinstance(cell, str) and cell[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            cell = json.loads(cell)
+    values = cell if isinstance(cell, list) else [cell]
+    if not marked:
+        values = [{"choices": [str(value)]} if isinstance(value, str | int | float) else value for value in values]
+    entries = []
+    for value in values:
+        if isinstance(value, dict) and (key := next((key for key in TYPES if key in value), None)):
+            type_ = TYPES[key]
+            entries.append({"from_name": name, "type": "textarea" if type_ == "text" else type_, "value": value})
+    return entries
 
 
 @dataclass(slots=True)
@@ -66,23 +135,6 @@ class Inferred:
     type: str
     several: bool = False
     of_text: bool = False
-
-
-def read_tasks(export: Export, tasks: Tasks) -> Iterator[Answer]:
-    """Yield the answers in tasks, which are read twice: first to learn their controls."""
-    controls, field = _controls(tasks)
-    for record, task in tasks():
-        with export.part(record):
-            item = export.item_of(task, task.get("id"))
-            text = task["data"].get(field) if field else None
-            export.skipped["prediction"] += len(task.get("predictions") or ())
-            export.skipped["draft"] += len(task.get("drafts") or ())
-            for annotation in _annotations(task):
-                with export.part(record, f"annotation {annotation.get('id')}"):
-                    if annotation.get("was_cancelled") or annotation.get("skipped"):
-                        export.skipped["cancelled annotation"] += 1
-                        continue
-                    yield from list(_answers(export, controls, item, annotation, text))
 
 
 def _annotations(task: Json) -> list[Json]:
@@ -152,12 +204,12 @@ def _of_a_region(entry: Json) -> bool:
     return entry.get("type") in WHOLE and not {"start", "x", "points", "rle", "ranges"}.isdisjoint(entry["value"])
 
 
-def _controls(tasks: Tasks) -> tuple[dict[str, Inferred], str | None]:
+def _controls(tasks: Iterable[Json]) -> tuple[dict[str, Inferred], str | None]:
     """Return the controls, and the field of the texts in which they mark spans, or None."""
     controls: dict[str, Inferred] = {}
     fields: Counter[str] = Counter()
-    for _, task in tasks():
-        with suppress(TypeError, ValueError, LookupError, AttributeError):  # `read_tasks` tells
+    for task in tasks:
+        with suppress(TypeError, ValueError, LookupError, AttributeError):  # `read` tells
             texts = {name: text for name, text in task["data"].items() if isinstance(text, str)}
             for entry in (entry for each in _annotations(task) for entry in each.get("result") or ()):
                 type_, value = str(entry.get("type")), entry["value"]

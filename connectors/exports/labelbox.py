@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hitl.connectors.exports.export import Answer, Export, choices_of, text_of
+from hitl.connectors.exports.export import Answer, Export, Record, Tool, choices_of, text_of
 
 
-class Labelbox:
+class Labelbox(Tool):
     """Exports of Labelbox."""
 
     title = "Labelbox NDJSON"
     items, annotators = ("data row", "global_key"), ("annotator", "created_by")
+    fields = ("data_row",)
 
-    def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
-        """Return True for data rows with projects or experiments."""
-        return kind == "json" and "data_row" in names
-
-    def answers(self, export: Export) -> Iterator[Answer]:
+    def read(self, export: Export, record: Record) -> Iterator[Answer]:
         """Yield the classifications. Labels that are benchmarks are known answers, predictions are none."""
-        for record in export.records():
-            with export.part(record):
-                row = record.fields["data_row"]
-                export.item_field = next((name for name in ("global_key", "external_id") if row.get(name)), "id")
-                item = export.item_of(record.fields, row.get(export.item_field))
-                export.skipped["prediction"] += len(record.fields.get("experiments") or ())
-                projects = (record.fields.get("projects") or {}).values()
-                labels = [label for project in projects for label in project.get("labels") or ()]
-                export.skipped["data row without labels|data rows without labels"] += not labels
-                for label in labels:
-                    with export.part(record, f"label {label.get('id')}"):
-                        yield from list(_answers(export, item, label))
+        row = record.fields["data_row"]
+        export.item_field = next((name for name in ("global_key", "external_id") if row.get(name)), "id")
+        item = export.item_of(record.fields, row.get(export.item_field))
+        export.skipped["prediction"] += len(record.fields.get("experiments") or ())
+        projects = (record.fields.get("projects") or {}).values()
+        labels = [label for project in projects for label in project.get("labels") or ()]
+        export.skipped["data row without labels|data rows without labels"] += not labels
+        for label in labels:
+            with export.part(record, f"label {label.get('id')}"):
+                yield from list(_answers(export, item, label))
 
 
 def _answers(export: Export, item: str, label: Mapping[str, Any]) -> Iterator[Answer]:

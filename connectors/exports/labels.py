@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
-from hitl.connectors.exports.export import Answer, Export, Importer, number_of, seconds, skipped_text
+from hitl.connectors.exports.export import Answer, Export, Importer, number_of, seconds
 from hitl.errors import BadTable
 from hitl.formatting import counted, listed
 from hitl.kinds.span_labels import trimmed
@@ -59,31 +58,23 @@ def labels_of(importer: Importer, export: Export, columns: tuple[str, ...]) -> L
     question, answers = _chosen(importer, export, by_question)
     of_spans = any(answer.spans is not None for answer in answers)
     given = [answer for answer in answers if not answer.known]
+    truth = None
     if of_spans:
+        export.skipped["known answer with spans|known answers with spans"] += len(answers) - len(given)
         texts: dict[str, str] = {}
-        checked = [answer for answer in given if _has_readable_spans(answer, export, texts)]
-        given = [answer for answer in checked if not texts or answer.item in texts]
-        export.skipped["answer about an item without a text|answers about items without a text"] += len(checked) - len(
-            given
-        )
-        export.skipped["known answer with spans|known answers with spans"] += len(answers) - sum(
-            not one.known for one in answers
-        )
-        table, truth = _span_table(given, texts, columns), None
+        readable = [answer for answer in given if _has_readable_spans(answer, export, texts)]
+        given = [answer for answer in readable if not texts or answer.item in texts]
+        without = "answer about an item without a text|answers about items without a text"
+        export.skipped[without] += len(readable) - len(given)
+        table = _span_table(given, texts, columns)
     else:
         table, truth = _label_table(given, columns), _truth_table(export, answers, columns)
     if not given:
-        raise BadTable(f"{export.path}: read as {importer.title}, but it holds no answer{_about(export)}")
+        raise BadTable(f"{export.path}: read as {importer.title}, but it holds no answer{export.left_out()}")
     require_fit(table, export.path, [name for name in columns if name in table.column_names])
-    ordered, summary = all(answer.ordered for answer in given), _summary(importer, export, question, given, truth)
     judges = sorted({answer.annotator for answer in given if answer.judge and answer.annotator})
+    ordered, summary = all(answer.ordered for answer in given), _summary(importer, export, question, given, truth)
     return Labels(table, truth, of_spans, ordered, judges, summary, list(export.problems))
-
-
-def _about(export: Export) -> str:
-    skipped = skipped_text(export.skipped)
-    repaired = ", ".join(f"{counted(number, 'answer')} ({what})" for what, number in export.repaired.items())
-    return (f"; skipped: {skipped}" if skipped else "") + (f"; repaired: {repaired}" if repaired else "")
 
 
 def _summary(
@@ -103,7 +94,7 @@ def _summary(
     known = f"; {counted(truth.num_rows, 'known answer')}" if truth is not None else ""
     return (
         f"{export.path.name}: read as {importer.title}: {items}, {people}, question {question!r}{rating}{known}"
-        f"{_about(export)}"
+        f"{export.left_out()}"
     )
 
 
@@ -111,7 +102,7 @@ def _chosen(importer: Importer, export: Export, by_question: Mapping[str, list[A
     """Return the question to combine and its answers. A question with several choices is one per class: yes or no."""
     if not by_question:
         missing = f" to {export.question!r} (--question)" if export.question is not None else ""
-        raise BadTable(f"{export.path}: read as {importer.title}, but it holds no answer{missing}{_about(export)}")
+        raise BadTable(f"{export.path}: read as {importer.title}, but it holds no answer{missing}{export.left_out()}")
     if len(by_question) > 1 and export.question not in by_question:
         names = listed([f"{name!r} ({counted(len(answers), 'answer')})" for name, answers in by_question.items()])
         raise BadTable(
@@ -137,13 +128,13 @@ def _chosen(importer: Importer, export: Export, by_question: Mapping[str, list[A
 
 
 def _label_table(answers: Sequence[Answer], columns: tuple[str, ...]) -> pa.Table:
-    rows: dict[str, list[Any]] = {
-        columns[0]: [writable(answer.item) for answer in answers],
-        columns[-1]: [writable(answer.choices[0]) for answer in answers],
-    }
-    if len(columns) > 2:
-        rows[columns[1]] = [None if answer.annotator is None else writable(answer.annotator) for answer in answers]
-    table = pa.table({name: pa.array(values, pa.string()) for name, values in rows.items()})
+    values = (
+        [writable(answer.item) for answer in answers],
+        [None if answer.annotator is None else writable(answer.annotator) for answer in answers],
+        [writable(answer.choices[0]) for answer in answers],
+    )
+    named = dict(zip(columns, values if len(columns) > 2 else values[::2], strict=True))
+    table = pa.table({name: pa.array(column, pa.string()) for name, column in named.items()})
     times = pa.array([seconds(answer.time) for answer in answers], pa.float64())
     durations = pa.array([number_of(answer.duration) for answer in answers], pa.float64())
     return table.append_column(TIME, times).append_column(DURATION, durations)

@@ -6,39 +6,31 @@ the answer is the spans.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hitl.connectors.exports.export import Answer, Export, choices_of, text_of
-
-INPUT, TASK = "_input_hash", "_task_hash"
+from hitl.connectors.exports.export import Answer, Export, Record, Tool, choices_of, text_of
 
 
-class Prodigy:
+class Prodigy(Tool):
     """Datasets of Prodigy."""
 
     title = "Prodigy JSONL"
-    items, annotators = ("item", INPUT), ("annotator", "_annotator_id")
+    items, annotators = ("item", "_input_hash"), ("annotator", "_annotator_id")
+    fields = "_input_hash", "answer"
 
-    def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
-        """Return True for records with Prodigy's hashes and an answer."""
-        return kind == "json" and {INPUT, "answer"} <= names
-
-    def answers(self, export: Export) -> Iterator[Answer]:
+    def read(self, export: Export, record: Record) -> Iterator[Answer]:
         """Yield the answers. A choice or a list of spans that was rejected or ignored is none.
 
         A record of the review recipe is a known answer, and has the answers that were reviewed.
         """
-        for record in export.records():
-            with export.part(record):
-                task = record.fields
-                item = export.item_of(task, task.get(INPUT))
-                who = text_of(task.get("_annotator_id") or task.get("_session_id"))
-                versions = task.get("versions") or ()
-                yield from list(_answers(export, item, who, task, bool(versions)))
-                for version in versions:
-                    for session in version.get("sessions") or ():
-                        yield from list(_answers(export, item, text_of(session), {**task, **version}))
+        task = record.fields
+        item, versions = export.item_of(task, task.get("_input_hash")), task.get("versions") or ()
+        who = text_of(task.get("_annotator_id") or task.get("_session_id"))
+        yield from list(_answers(export, item, who, task, bool(versions)))
+        for version in versions:
+            for session in version.get("sessions") or ():
+                yield from list(_answers(export, item, text_of(session), {**task, **version}))
 
 
 def _answers(

@@ -16,10 +16,9 @@ import pyarrow as pa
 
 from hitl.connectors.exports.export import Record
 from hitl.errors import BadTable
-from hitl.tables.columns import Place
 from hitl.tables.limits import limits, require_harmless
 from hitl.tables.memory import memory_limit, require_memory
-from hitl.tables.parsers import bounded_lines
+from hitl.tables.parsers import bounded_lines, is_shallow, parsed_object
 from hitl.tables.read import READ, is_arrow, parsing, place_in_file, read_parts
 from hitl.tables.write import suffix_of
 
@@ -32,8 +31,8 @@ CHARACTER_BYTES = 12
 RECORDS = "write a record on each line (JSON lines), which are read one after the other"
 ELEMENT_BYTES = 900
 """Bytes of an element of XML in Python: a dict with its fields, and the lists in it. Measured."""
-Note = Callable[[str], None]
-"""Called with a message about a record that cannot be read."""
+Found = tuple[str, Mapping[str, Any] | str]
+"""Place of a record, and its content, or the reason why it cannot be read."""
 
 
 def kind_of(path: Path) -> str | None:
@@ -49,8 +48,11 @@ def kind_of(path: Path) -> str | None:
     return None
 
 
-def records(path: Path, kind: str, note: Note) -> Iterator[Record]:
-    """Yield the records of a file. Raise BadTable if it is too large or broken."""
+def records(path: Path, kind: str, note: Callable[[str], None]) -> Iterator[Record]:
+    """Yield the records of a file. Call `note` with a message about a record that cannot be read.
+
+    Raise BadTable if the file is too large or broken.
+    """
     if kind == "table":
         yield from _rows(path)
         return
@@ -58,14 +60,13 @@ def records(path: Path, kind: str, note: Note) -> Iterator[Record]:
     with parsing(path, kind):
         for source, stream in _texts(path):
             within = f"{source}, " if _is_archive(path) else ""
-            for count, (fields, place) in enumerate(read(path, stream, partial(_noted, note, within))):
+            for count, (place, fields) in enumerate(read(path, stream)):
                 if count >= limits().rows:
                     raise BadTable(f"{path}: more than {limits().rows:,} records (limits.rows)")
-                yield Record(fields, partial(str, within + place), source)
-
-
-def _noted(note: Note, within: str, message: str) -> None:
-    note(within + message)
+                if isinstance(fields, str):
+                    note(f"{within}{place}: {fields}")
+                else:
+                    yield Record(fields, partial(str, within + place), source)
 
 
 def _texts(path: Path) -> Iterator[tuple[str, IO[str]]]:
@@ -91,27 +92,24 @@ def _is_archive(path: Path) -> bool:
     return path.suffix.lower() == ".zip"
 
 
-# -- tables ------------------------------------------------------------------------------------------------
-
-
 def _rows(path: Path) -> Iterator[Record]:
     place_of, begins, source = place_in_file(path), 0, path.name.split(".")[0]
+
+    def place(row: int) -> str:
+        return place_of(row).removeprefix(f"{path}, ")
+
     for part in read_parts(path, ROWS):
         for start in range(0, part.num_rows, ROWS):
             for number, row in enumerate(part.slice(start, ROWS).to_pylist(), start=begins + start):
-                yield Record(row, partial(_place_in, path, place_of, number), source)
+                yield Record(row, partial(place, number), source)
         begins += part.num_rows
-
-
-def _place_in(path: Path, place_of: Place, row: int) -> str:
-    return place_of(row).removeprefix(f"{path}, ")
 
 
 # -- JSON --------------------------------------------------------------------------------------------------
 
 
-def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the objects of a JSON array, or of lines of JSON, or a single object. Bad lines are skipped."""
+def _values(path: Path, stream: IO[str]) -> Iterator[Found]:
+    """Yield the objects of a JSON array, or of lines of JSON, or a single object."""
     limit = memory_limit()
     most = limit // CHARACTER_BYTES
     first, left = list[str](), most
@@ -121,16 +119,10 @@ def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[s
         if not left:
             require_memory(path, limit + 1, limit, RECORDS)
     if not "".join(first).lstrip().startswith("[") and any(
-        line.startswith("{") and isinstance(_parsed(line)[0], dict) for line in first
+        line.startswith("{") and not isinstance(_object(line), str) for line in first
     ):
-        for count, line in enumerate(chain(first, bounded_lines(path, stream, len(first))), start=1):
-            if not line.strip():
-                continue
-            value, error = _parsed(line)
-            if error is None and isinstance(value, dict):
-                yield value, f"line {count}"
-            else:
-                note(f"line {count}: {error or 'expected an object, {...}'}")
+        lines = enumerate(chain(first, bounded_lines(path, stream, len(first))), start=1)
+        yield from ((f"line {number}", _object(line)) for number, line in lines if line.strip())
         return
     text = "".join(first) + stream.read(left)
     require_memory(path, CHARACTER_BYTES * len(text) + (limit if stream.read(1) else 0), limit, RECORDS)
@@ -148,44 +140,25 @@ def _values(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[s
         except ValueError as error:
             row = text.count("\n", 0, getattr(error, "pos", at)) + 1
             raise BadTable(f"{path}, line {row}: not JSON: {error}; is the file complete?") from None
-        if isinstance(value, dict) and _shallow(value):
-            yield value, f"record {number}"
-        else:
-            note(f"record {number}: expected an object, {{...}}, of at most {limits().nesting} levels")
+        is_record = isinstance(value, dict) and is_shallow(value, limits().nesting)
+        problem = f"expected an object, {{...}}, of at most {limits().nesting} levels"
+        yield f"record {number}", value if is_record else problem
         number += 1
     if is_list and at >= len(text):
         raise BadTable(f"{path}: the list of records does not end; is the file complete?")
 
 
-def _parsed(line: str) -> tuple[Any, str | None]:
+def _object(line: str) -> Mapping[str, Any] | str:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return None, f"not JSON: {error}"
-    if not _shallow(value):
-        return None, f"values are nested more than {limits().nesting} levels deep (limits.nesting)"
-    return value, None
-
-
-def _shallow(value: Any) -> bool:
-    """Return True if values are not nested deeper than the limits allow."""
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(limits().nesting):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return True
-    return False
+        return parsed_object(line, limits().nesting)
+    except ValueError as error:
+        return str(error)
 
 
 # -- XML ---------------------------------------------------------------------------------------------------
 
 
-def _elements(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping[str, Any], str]]:
+def _elements(path: Path, stream: IO[str]) -> Iterator[Found]:
     """Yield the elements below the root: {"tag", "line", its attributes, "text", "inside": elements}.
 
     Refuse a DOCTYPE, because its entities can refer to files and can grow without bound.
@@ -238,10 +211,10 @@ def _elements(path: Path, stream: IO[str], note: Note) -> Iterator[tuple[Mapping
             unread += len(block)
             parser.Parse(block, False)
             require_room()
-            yield from ((element, f"line {element['line']}") for element in ready)
+            yield from ((f"line {element['line']}", element) for element in ready)
             ready.clear()
             held = 0 if len(stack) < 2 else held
         parser.Parse("", True)
     except expat.ExpatError as error:
         raise BadTable(f"{path}, line {error.lineno}: not XML: {expat.ErrorString(error.code)}") from None
-    yield from ((element, f"line {element['line']}") for element in ready)
+    yield from ((f"line {element['line']}", element) for element in ready)

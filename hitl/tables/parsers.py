@@ -7,10 +7,9 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import date, datetime, time
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 from zipfile import BadZipFile, ZipFile
@@ -55,12 +54,6 @@ MAX_LINES, MAX_CELLS = 1 << 20, 50_000_000
 _NAME = re.compile(r'"([^"\\]*+)"\s*+:')
 
 
-def text_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, compressed or not, without a byte order mark."""
-    with pa.input_stream(path, compression="detect") as raw:
-        yield from bounded_lines(path, io.TextIOWrapper(raw, encoding="utf-8-sig"))
-
-
 def bounded_lines(path: Path, stream: IO[str], begins: int = 0) -> Iterator[str]:
     """Yield the lines after the first `begins`. Raise BadTable, naming the line, for one that memory cannot hold."""
     limit = memory_limit()
@@ -85,7 +78,7 @@ def read_csv(path: Path) -> Iterator[pa.Table]:
     if not path.stat().st_size:
         raise BadTable(f"{path}: the file is empty; expected a header line")
     separator = _separator_of(path)
-    require_shape(path, 0, next((len(header) for _, header in _csv_rows(path, separator)), 0))
+    require_shape(path, 0, next((len(header) for _, header in csv_rows(path, separator)), 0))
     _require_closed_quotes(path, separator)
     parse = arrow.ParseOptions(delimiter=separator, newlines_in_values=True)
     blocks = arrow.ReadOptions(block_size=BLOCK)  # up to 40 are read ahead
@@ -103,16 +96,6 @@ def read_csv(path: Path) -> Iterator[pa.Table]:
         if "straddling object" in str(error):
             raise _too_long(path, "bytes") from error
         raise BadTable(f"{path}: cannot be read as csv: {error}") from error
-
-
-def csv_lines(path: Path) -> Iterator[int]:
-    """Yield the line, counted from 1, on which each row below the header begins."""
-    return (line for line, _ in islice(_csv_rows(path, _separator_of(path)), 1, None))
-
-
-def csv_header(path: Path) -> list[str]:
-    """Return the names of the columns without reading the rows."""
-    return next((fields for _, fields in _csv_rows(path, _separator_of(path))), [])
 
 
 def _csv_text(path: Path) -> Iterator[str]:
@@ -141,9 +124,9 @@ def _separator_of(path: Path) -> str:
     return max(SEPARATORS, key=plain.count)  # ties go to the first
 
 
-def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(path: Path, separator: str | None = None) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows, header first, each with the line it begins on. Blank lines are skipped, as in Arrow."""
-    reader = csv.reader(_csv_text(path), delimiter=separator)
+    reader = csv.reader(_csv_text(path), delimiter=separator or _separator_of(path))
     line = 1
     try:
         for fields in reader:
@@ -159,7 +142,7 @@ def _name_the_line(path: Path, separator: str) -> None:
     for number, line in enumerate(_csv_text(path), start=1):
         if any("\udc80" <= character <= "\udcff" for character in line):
             raise BadTable(f"{path}, line {number}: not UTF-8; save the file as UTF-8 (in Excel as 'CSV UTF-8')")
-    rows = _csv_rows(path, separator)
+    rows = csv_rows(path, separator)
     _, header = next(rows, (0, []))
     for begins, fields in rows:
         if len(fields) != len(header):
@@ -213,12 +196,16 @@ def read_json_lines(path: Path, size: int | None) -> Iterator[pa.Table]:
     BadTable, naming the line, for a line that is not a JSON object, values that are nested too deeply, and rows that
     share almost no names.
     """
-    yield from map(_json_table, _json_blocks(path, size or ROWS, keeps=size is None))
+    for rows in _json_blocks(path, size or ROWS, keeps=size is None):
+        names = dict.fromkeys(name for row in rows for name in row)
+        yield pa.table({name: _json_column(name, [row.get(name) for row in rows]) for name in names})
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the non-blank lines with their numbers, counted from 1."""
-    return ((number, line) for number, line in enumerate(text_lines(path), start=1) if line.strip())
+    with pa.input_stream(path, compression="detect") as raw:
+        lines = enumerate(bounded_lines(path, io.TextIOWrapper(raw, encoding="utf-8-sig")), start=1)
+        yield from ((number, line) for number, line in lines if line.strip())
 
 
 def _json_blocks(path: Path, size: int, keeps: bool) -> Iterator[list[dict[str, Any]]]:
@@ -234,7 +221,10 @@ def _json_blocks(path: Path, size: int, keeps: bool) -> Iterator[list[dict[str, 
         held += VALUE_BYTES * (line.count(",") + line.count("{") + line.count("["))
         if held > most:
             require_memory(path if rows else f"{path}, line {number}", held, most, SHARDS if keeps else SHORTER)
-        rows.append(_json_row(path, number, line, allowed.nesting))
+        try:
+            rows.append(parsed_object(line, allowed.nesting))
+        except ValueError as error:
+            raise BadTable(f"{path}, line {number}: cannot be read as jsonl: {error}") from None
         own = _NAME.findall(line)
         count, values = count + 1, values + len(own)
         if not names.issuperset(own):
@@ -252,30 +242,32 @@ def _json_blocks(path: Path, size: int, keeps: bool) -> Iterator[list[dict[str, 
         yield rows
 
 
-def _json_row(path: Path, number: int, line: str, deepest: int) -> dict[str, Any]:
+def parsed_object(line: str, nesting: int) -> dict[str, Any]:
+    """Parse a JSON object. Raise ValueError for anything else, and for more than `nesting` levels of values."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        message = "values are nested too deeply" if isinstance(error, RecursionError) else f"not JSON: {error}"
-        raise BadTable(f"{path}, line {number}: cannot be read as jsonl: {message}") from None
-    if not isinstance(row, dict):
-        raise BadTable(f"{path}, line {number}: got {line.strip()[:40]!r}; expected an object, {{...}}, in each line")
-    if line.count("[") + line.count("{") > deepest and _depth(row) > deepest:
-        raise BadTable(
-            f"{path}, line {number}: values are nested {_depth(row):,} levels deep; expected at most "
-            f"{deepest:,} (limits.nesting)"
-        )
-    return row
+        value = json.loads(line)
+    except RecursionError:
+        raise ValueError("values are nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"got {line.strip()[:40]!r}; expected an object, {{...}}, in each line")
+    if line.count("[") + line.count("{") > nesting and not is_shallow(value, nesting):
+        raise ValueError(f"values are nested too deeply; expected at most {nesting:,} levels (limits.nesting)")
+    return value
 
 
-def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
-
-
-def _json_table(rows: list[dict[str, Any]]) -> pa.Table:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: _json_column(name, [row.get(name) for row in rows]) for name in names})
+def is_shallow(value: Any, nesting: int) -> bool:
+    """Return True if values are nested in at most so many levels. Any depth is counted without recursion."""
+    level = [value]
+    for _ in range(nesting + 1):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return not level
 
 
 def _json_column(name: str, values: list[Any]) -> pa.Array:
@@ -319,44 +311,33 @@ def read_excel(path: Path) -> Iterator[pa.Table]:
     The first non-empty row is the header. Raise BadTable for a file that is no workbook, a header with an empty field,
     and a value outside the columns of the header.
     """
-    rows = _excel_rows(path)
+    rows = excel_rows(path)
     _, header = next(rows, (0, []))
     while header and header[-1] is None:
         header.pop()
     if not header or None in header:
         raise BadTable(f"{path}: a column of the first row has no name; expected a name for each column")
-    width, names = len(header), [str(name) for name in header]
-    yield pa.Table.from_arrays([pa.array([], pa.string())] * width, names=names)
-    for block in _excel_blocks(path, rows, width):
-        yield pa.Table.from_arrays(
-            [pa.array([row[n] for row in block], pa.string()) for n in range(width)], names=names
-        )
-
-
-def _excel_blocks(
-    path: Path, rows: Iterable[tuple[int, list[str | None]]], width: int
-) -> Iterator[list[list[str | None]]]:
-    """Yield rows of `width` cells, in blocks that fit in memory."""
+    width, schema = len(header), pa.schema([(str(name), pa.string()) for name in header])
+    yield schema.empty_table()
     block: list[list[str | None]] = []
     held, most = 0, memory_limit()
+
+    def table() -> pa.Table:
+        return pa.Table.from_arrays([pa.array(cells, pa.string()) for cells in zip(*block, strict=True)], schema=schema)
+
     for line, row in rows:
         if any(cell is not None for cell in row[width:]):
             raise BadTable(f"{path}, line {line}: a value in column {width + 1} or later; the first row names {width}")
         held += sum(CELL_BYTES + len(cell or "") for cell in row)
         block.append([*row[:width], *[None] * (width - len(row))])
         if len(block) == ROWS or held > min(CHARACTERS, most // 4):
-            yield block
+            yield table()
             block, held = [], 0
     if block:
-        yield block
+        yield table()
 
 
-def excel_lines(path: Path) -> Iterator[int]:
-    """Yield the sheet row, counted from 1, of each row of the table."""
-    return (line for line, _ in islice(_excel_rows(path), 1, None))
-
-
-def _excel_rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
+def excel_rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
     """Yield the non-empty rows of the first sheet, with their row numbers."""
     try:
         import openpyxl

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -93,15 +93,14 @@ def read_parts(path: Path, size: int | None = None, columns: Sequence[str] | Non
 def column_names(path: str | Path) -> list[str]:
     """Return the names of the columns from the beginning of a file. Later lines of JSON Lines may have more."""
     path = Path(path)
-    if path.is_file() and not is_arrow(path) and (kind := format_of(path)) in ("csv", "tsv"):
+    kind = format_of(path) if path.is_file() and not is_arrow(path) else ""
+    if kind in ("csv", "tsv", "parquet"):
         with parsing(path, kind):
             require_harmless(path, kind)
-            names = parsers.csv_header(path)
+            if kind == "parquet":
+                return columnar.parquet_names(path)
+            _, names = next(parsers.csv_rows(path), (1, []))
             return list(restored(pa.table([pa.array([], pa.string())] * len(names), names=names)).column_names)
-    if path.is_file() and not is_arrow(path) and format_of(path) == "parquet":
-        with parsing(path, "parquet"):
-            require_harmless(path, "parquet")
-            return columnar.parquet_names(path)
     first = next(read_parts(path, 1_000), None)
     return [] if first is None else list(first.column_names)
 
@@ -220,11 +219,11 @@ def place_in_file(file: Path, begins: int = 0) -> Place:
 def _lines(file: Path) -> Iterator[int]:
     match READ.get(suffix_of(file)):
         case "csv" | "tsv":
-            yield from parsers.csv_lines(file)
+            yield from (line for line, _ in islice(parsers.csv_rows(file), 1, None))
         case "jsonl":
-            yield from (number for number, _ in parsers.json_lines(file))
+            yield from (line for line, _ in parsers.json_lines(file))
         case "xlsx":
-            yield from parsers.excel_lines(file)
+            yield from (line for line, _ in islice(parsers.excel_rows(file), 1, None))
 
 
 def read_labels(path: Path) -> dict[str, str]:

@@ -44,10 +44,10 @@ def test_the_answers_of_a_server_that_is_well_are_believed() -> None:
     ("text", "message"),
     [
         ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 1: .* nested too deeply"),
-        ('{"a": 1}\n' + '{"a":' * 300 + "1" + "}" * 300, "line 2: values are nested 300 levels deep"),
+        ('{"a": 1}\n' + '{"a":' * 300 + "1" + "}" * 300, "line 2: .* nested too deeply"),
         ("".join(f'{{"k{n}": 1}}\n' for n in range(5000)), "different names, most of them in few rows"),
-        ("null\n", "line 1: got 'null'; expected an object"),
-        ('{"a": 1}\n' + "null\n" * 9, "line 2: got 'null'; expected an object"),
+        ("null\n", "line 1: .*got 'null'; expected an object"),
+        ('{"a": 1}\n' + "null\n" * 9, "line 2: .*got 'null'; expected an object"),
         ("\ufeffnull,1\n{}\n", "line 1: .* not JSON"),
         ('{"a": "\\ud83d"}\n', "cannot be read as jsonl"),
     ],
@@ -69,7 +69,7 @@ def test_brackets_in_text_are_not_deep(tmp_path: Path) -> None:
 
 ROWS = "item,annotator,label\n" + "".join(f"i{n},ann,{n:02}\n" for n in range(50))
 AT: dict[str, tuple[str, bytes, int, str]] = {
-    "nesting": ("labels.jsonl", b'{"item": [[["a"]]]}', 4, r"nested 4 levels deep; expected at most 3"),
+    "nesting": ("labels.jsonl", b'{"item": [[["a"]]]}', 4, r"nested too deeply; expected at most 3"),
     "unpacked": ("labels.npz", b"", 1_000, r"unpacked it has 1,000 bytes or more; expected at most 999"),
     "rows": ("labels.csv", ROWS.encode(), 50, "50 rows; expected at most 49"),
     "columns": ("labels.csv", ROWS.encode(), 3, "3 columns; expected at most 2"),
