@@ -48,8 +48,11 @@ ABILITY, EASINESS = "ability", "easiness"
 CORRECTIONS = 20
 """Steps that L-BFGS remembers. With 20 it takes fewer iterations than with its usual 10."""
 
-ROUNDS, POINTS, WIDTH = 8, 9, 6.0
-"""Search for an item's best ln b: rounds, points per round, and half the width of the first in standard deviations."""
+WIDTH = 6.0
+"""Largest distance of ln b from the mean of its prior, in standard deviations. Larger steps of L-BFGS may overflow."""
+
+ROUNDS, POINTS = 8, 9
+"""Search for an item's best ln b: rounds, and points per round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class GLAD:
             begin / scale,
             jac=True,
             method="L-BFGS-B",
+            bounds=posterior.bounds() / scale[:, None],
             callback=lambda intermediate_result: trace.append(-float(intermediate_result.fun)),
             options={"maxiter": self.max_iterations, "maxfun": 10 * self.max_iterations, "maxcor": CORRECTIONS}
             | {"gtol": self.tolerance, "ftol": 1e-15},
@@ -184,6 +188,13 @@ class Posterior:
         told_n = annotations.labels_per_item * spread * x**2
         precision = told_k + settings.ability_sd**-2, told_n + settings.easiness_sd**-2
         return np.asarray(np.concatenate(precision) ** -0.5)
+
+    def bounds(self) -> Floats:
+        """Return (K + N, 2) bounds of the parameters: none of abilities, `WIDTH` of log easiness."""
+        settings, annotations = self._settings, self._evidence.annotations
+        span = WIDTH * settings.easiness_sd * np.array([-1.0, 1.0])
+        free, near = np.array([-np.inf, np.inf]), settings.log_easiness + span
+        return np.repeat([free, near], [annotations.n_annotators, annotations.n_items], axis=0)
 
     def loss(self, scaled: Floats, scale: Floats) -> tuple[float, Floats]:
         """Return minus the log posterior, up to a constant, and its gradient, at parameters (K + N,) times `scale`."""

@@ -32,6 +32,7 @@ OTHERS = (
         "honesty.stops",
         "honesty.policy",
         "honesty.copies",
+        "honesty.random_crowds",
         "honesty.model_and_people",
         "honesty.suggestions",
         "honesty.soft_labels",

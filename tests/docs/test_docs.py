@@ -15,6 +15,7 @@ from hitl.errors import Busy, HitlError
 from hitl.models.registry import COMBINERS, with_papers
 from hitl.settings import Settings
 from tests.bench import results
+from tests.bench.honesty import random_crowds
 from tests.connectors import test_howto, test_tutorials  # noqa: F401  - they follow pages
 from tests.connectors.reader import FOLLOWED
 
@@ -105,6 +106,22 @@ def test_the_readme_is_short_and_says_of_other_packages_what_was_measured() -> N
     assert figure("iteration-crowd-kit") == f"{1000 * speed['L crowd-kit s']:,.0f} ms"
     assert figure("comparisons") == f"{tournaments['pairs by order, and whom']['median']:,.0f}"
     assert figure("comparisons-evalica") == f"{tournaments['evenly, ranked by evalica']['median']:,.0f}"
+    random = results.load("random_crowds")
+    others = {name: random["accuracy"][name] for name in random_crowds.METHODS if name != "default"}
+    losses = {name: random["log loss"][name] for name in others}
+    assert figure("random") == f"{random['accuracy']['default']:.1%}".replace("%", " %")
+    best, lowest = max(others, key=others.__getitem__), min(losses, key=losses.__getitem__)
+    assert figure("random-others") == f"{others[best]:.1%} ({best.upper()})".replace("%", " %")
+    assert figure("random-loss") == f"{random['log loss']['default']:.2f}"
+    assert figure("random-loss-others") == f"{losses[lowest]:.2f} ({lowest})"
+
+
+def test_the_results_on_random_crowds_are_the_kept_ones() -> None:
+    kept = results.load("random_crowds")
+    names = {"dawid-skene": "Dawid–Skene", "majority": "majority vote", "default": "the default"}
+    for method in random_crowds.METHODS:
+        right, loss = kept["accuracy"][method], kept["log loss"][method]
+        assert f"| {names.get(method, method.upper())} | {100 * right:.1f} % | {loss:.2f} |" in RESULTS
 
 
 def test_the_results_say_of_cleanlab_what_was_measured() -> None:

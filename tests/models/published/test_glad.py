@@ -15,7 +15,9 @@ from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import GLAD, MACE, MajorityVote
 from hitl.models.combiner import memory_of
+from hitl.models.glad import WIDTH
 from tests import oracles
+from tests.bench.honesty import random_crowds
 from tests.models.published.test_ptbcc import everywhere
 from tests.oracles import Floats
 from tests.reference_data import crowd, without_truth
@@ -110,6 +112,13 @@ def test_new_items_are_predicted_at_their_best_easiness() -> None:
     assert judged.parameters["easiness"].shape == (3,)
     assert judged.probabilities.argmax(axis=1)[:2].tolist() == [0, 1]
     np.testing.assert_allclose(judged.probabilities[2], 1 / 3)
+
+
+@pytest.mark.parametrize("seed", [1057, 1208])
+def test_no_step_overflows_on_crowds_that_fit_badly(seed: int) -> None:
+    found = GLAD().fit(Evidence(random_crowds.crowd(seed)[2].annotations))
+    assert found.fit.converged
+    assert np.abs(np.log(found.parameters["easiness"]) - GLAD().log_easiness).max() < WIDTH
 
 
 def test_a_start_is_read_by_name() -> None:
