@@ -40,6 +40,16 @@ def log_table(v_sl: Floats, w_p: Floats, pairs: list[Pair]) -> tuple[Floats, flo
     return raw - log_z, log_z
 
 
+def log_posterior(
+    v_jsl: Floats, w_p: Floats, pairs: list[Pair], counts_jt: Floats, mean_jsl: Floats, sd_v: float, sd_w: float
+) -> float:
+    """log p(answers | V, W) + log p(V, W), up to a constant, from counts of complete answers by class."""
+    value = -0.5 * float((((v_jsl - mean_jsl) / sd_v) ** 2).sum()) - 0.5 * float(((w_p / sd_w) ** 2).sum())
+    for v_sl, counts_t in zip(v_jsl, counts_jt, strict=True):
+        value += float(counts_t @ log_table(v_sl, w_p, pairs)[0])
+    return value
+
+
 @dataclass
 class Drawn:
     """D draws from the prior, and for each the tables (D, J, L^S) of every network and of the easy items (D, J, L)."""

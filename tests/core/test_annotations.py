@@ -353,6 +353,15 @@ def test_codes_are_sorted_by_item_then_annotator_and_times_follow() -> None:
     assert annotations.time.tolist() == [1.0, 2.0, 3.0]
 
 
+def test_by_annotator_finds_everybodys_rows() -> None:
+    annotations = Annotations.from_matrix(np.array([[0, -1, 1], [1, -1, 0], [-1, -1, 1]]))
+    starts, found = annotations.by_annotator
+    assert starts.tolist() == [0, 2, 2, 5]
+    for k in range(3):
+        mine = found[starts[k] : starts[k + 1]]
+        assert mine.tolist() == np.flatnonzero(annotations.annotator == k).tolist()
+
+
 def test_a_selection_keeps_items_people_and_times() -> None:
     annotations = codes(time=[1.0, 2.0], duration=[3.0, 4.0])
     part = annotations.select(np.array([False, True]))

@@ -16,7 +16,9 @@ from scipy import stats
 from hitl.annotations import Annotations
 from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.errors import BadInput, BadTable
+from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
+from hitl.models.default import DefaultCombiner
 from hitl.tables.read import read_table
 
 
@@ -244,6 +246,27 @@ def test_the_frame_of_annotators_has_a_row_each() -> None:
 # -- confusion matrices --------------------------------------------------------------------------------------
 
 
+def test_the_priors_mode_has_the_expected_accuracy_on_the_diagonal() -> None:
+    for classes, options in ((10, 10), (2, 5)):
+        pseudo = confusion.accurate_pseudo_counts(classes, options, 0.75)
+        mode = confusion.posterior_mode(np.zeros((1, options, classes)), pseudo)[0].T
+        np.testing.assert_allclose(np.diag(mode), 0.75)
+        np.testing.assert_allclose(mode.sum(axis=1), 1)
+        np.testing.assert_allclose(mode[0, 1:], 0.25 / (options - 1))
+    assert confusion.accurate_pseudo_counts(10, 10, 0.75)[0, 0] == pytest.approx(2.7)  # Kerrigan 2021, section 4
+
+
+def test_the_report_turns_counts_into_a_dirichlet_and_its_mode() -> None:
+    annotations = Annotations.from_matrix(np.array([[0], [1]]))
+    counts_kjl = np.array([[[3.0, 1.0], [0.0, 2.0]]])
+    pseudo = np.array([[0.5, 0.25], [0.1, 0.3]])
+    people = confusion.report(annotations, counts_kjl.transpose(0, 2, 1), pseudo, np.array([0.5, 0.5]))
+    np.testing.assert_allclose(people.concentration, counts_kjl + pseudo)
+    expected = (counts_kjl + pseudo) / (counts_kjl + pseudo).sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(people.confusion, expected)
+    assert people.labels.tolist() == [2]
+
+
 def test_what_was_learned_is_found_by_name_and_strangers_get_the_priors_mode() -> None:
     learned = consensus_of()
     none = np.empty(0, np.int32)
@@ -259,3 +282,19 @@ def test_what_was_learned_is_found_by_name_and_strangers_get_the_priors_mode() -
     )
     elsewhere = Annotations(none, none, none, ("a",), ("7",), ("x", "z"), ("x", "z"))
     assert confusion.confusion_from(learned, elsewhere, np.ones((2, 2))).tolist() == [[[0.5, 0.5], [0.5, 0.5]]]
+
+
+def test_reported_accuracies_are_near_the_true_ones_with_many_classes() -> None:
+    """With 30 classes and a few hundred labels each; the interval covers the truth for most."""
+    rng = np.random.default_rng(12)
+    truth = rng.integers(30, size=600)
+    right = np.array([0.95, 0.8, 0.6])
+    said = np.where(rng.random((600, 3)) < right, truth[:, None], rng.integers(30, size=(600, 3)))
+    annotations = Annotations.from_matrix(said, classes=tuple(range(30)))
+    people = DefaultCombiner().fit(Evidence(annotations, truth=truth)).annotators
+    actual = (said == truth[:, None]).mean(axis=0)
+    np.testing.assert_allclose(people.accuracy, actual, atol=0.01)
+    low, high = people.interval
+    assert ((low < right) & (right < high)).all()
+    assert (low < people.accuracy).all()
+    assert (people.accuracy < high).all()

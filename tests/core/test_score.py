@@ -73,6 +73,15 @@ def test_tied_classes_share_the_credit_in_calibration_too() -> None:
 # -- reliability diagrams and intervals ------------------------------------------------------------------------
 
 
+def test_reliability_of_two_bins_by_hand() -> None:
+    p = np.array([[0.6, 0.4], [0.7, 0.3], [0.2, 0.8], [0.1, 0.9], [0.05, 0.95]])
+    truth = np.array([0, 1, 1, 1, 0])  # right, wrong, right | right, wrong
+    diagram = score.reliability(p, truth, bins=2)
+    np.testing.assert_allclose(diagram.confidence, [0.7, 0.925])
+    np.testing.assert_allclose(diagram.accuracy, [2 / 3, 1 / 2])
+    np.testing.assert_array_equal(diagram.count, [3, 2])
+
+
 @pytest.mark.parametrize("bins", [1, 7, 15, 500])
 def test_the_gaps_of_the_diagram_are_the_calibration_error(bins: int) -> None:
     rng = np.random.default_rng(2)
@@ -117,6 +126,17 @@ def test_the_bootstrap_against_scipys(measure: Callable[[np.ndarray, np.ndarray]
     ).confidence_interval
     width = theirs.high - theirs.low
     assert ours == pytest.approx((theirs.low, theirs.high), abs=0.1 * width)
+
+
+def test_the_bootstrap_interval_of_the_accuracy_covers_it_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(6)
+    covered = 0
+    for seed in range(200):
+        p = np.tile([0.7, 0.3], (80, 1))
+        truth = (rng.random(80) > 0.7).astype(int)
+        low, high = score.bootstrap_interval(score.accuracy, p, truth, draws=200, seed=seed, level=0.9)
+        covered += low <= 0.7 <= high
+    assert 0.82 <= covered / 200 <= 0.97
 
 
 def test_the_bootstrap_is_seeded_and_leaves_out_what_is_not_a_number() -> None:

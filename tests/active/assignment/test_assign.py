@@ -108,6 +108,13 @@ def test_who_may_be_asked_is_what_the_crew_says(seed: int) -> None:
     assert free.capacity.tolist() == [room(crew, answered, person) for person in crew.names]
 
 
+def test_a_crew_without_limits_may_be_asked_everything() -> None:
+    nothing = Annotations.from_matrix(np.full((3, 2), -1), classes=("a", "b"))
+    free = Eligibility.of(Crew((0, 1, "new")), [nothing])
+    assert free.mask_rows(np.arange(3)).all()
+    assert free.capacity.tolist() == [UNLIMITED] * 3
+
+
 def test_anyone_may_be_asked_about_every_item_that_no_answer_is_expected_of() -> None:
     given = Annotations.from_matrix([[0], [1], [-1], [-1]], classes=("a", "b"))
     never = frozenset(
@@ -117,6 +124,20 @@ def test_anyone_may_be_asked_about_every_item_that_no_answer_is_expected_of() ->
     assert anyone.mask_rows(np.arange(4)).tolist() == [[True], [False], [True], [False]]
     assert anyone.capacity.tolist() == [UNLIMITED]
     assert anyone.may_be_asked([(None, 0), (None, 1), ("ann", 0)]) == [True, False, False]
+
+
+def test_who_may_answer_is_a_matter_of_bars_shares_and_skills() -> None:
+    crew = Crew(
+        ("ann", "bob"),
+        never=frozenset({("ann", "a")}),
+        only={"bob": frozenset({"a", "b"})},
+        skills={"ann": frozenset({"de", "fr"})},
+        needs={"b": frozenset({"de"}), "c": frozenset({"de", "it"}), "d": frozenset()},
+    )
+    none = np.zeros(0, np.int32)
+    free = Eligibility.of(crew, [Annotations(none, none, none, tuple("abcde"), (), (0, 1), (0, 1))])
+    may = {who: [item for item in "abcde" if free.may_be_asked([(who, item)])[0]] for who in crew.names}
+    assert may == {"ann": ["b", "d", "e"], "bob": ["a"]}
 
 
 def test_a_second_round_asks_others_and_of_what_is_left() -> None:
@@ -205,6 +226,15 @@ def crowded(seed: int, items: int = 200, people: int = 50) -> tuple[Crew, Annota
     return crew, Annotations.from_matrix(seen, classes=(0, 1)), Gains(INFORMATION, [Question(q, pi)])
 
 
+@pytest.mark.parametrize("limit", [7, 60, 100, 1000])
+def test_200_items_50_people_are_paired_as_well_as_an_exact_solver_does(limit: int) -> None:
+    crew, given, gains = crowded(limit)
+    free, rows = Eligibility.of(crew, [given]), np.arange(200)
+    found = assign(rows, gains.bound(rows), gains.values, free, limit)
+    best = best_by_program(gains.values(rows), free.mask_rows(rows), free.capacity.tolist(), limit)
+    assert best * (1 - TOLERANCE) <= total(found) <= best * (1 + 1e-9)
+
+
 @given(st.integers(0, 100_000), st.integers(1, 15), st.floats(1, 1.5), st.sampled_from([12, 30]))
 def test_limits_hold_and_small_choices_are_the_best(seed: int, limit: int, loose: float, items: int) -> None:
     """Also where no more items are looked at first than are wanted."""
@@ -277,6 +307,33 @@ def test_bounds_that_mislead_do_not_end_the_search() -> None:
     free = Eligibility.of(Crew(("ann", "bob")), [nothing_said(3000)])
     found = assign(np.arange(3000), np.repeat([1.0, 0.9], 1500), value.__getitem__, free, 100)
     assert total(found) == pytest.approx(90.0)
+
+
+def test_an_annotator_who_cannot_have_all_they_could_does_not_make_it_look_at_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    items, people = 40_000, 200
+    monkeypatch.setattr("hitl.active.assignment.assign.EFFORT", 10_000 * people)
+    never = {k: frozenset({-1}) for k in range(1, people)}  # all but the first may be asked of no item there is
+    free = Eligibility.of(Crew(tuple(range(people)), default_capacity=2, only=never), [nothing_said(items)])
+    seen, values = counted(lambda rows: np.ones((len(rows), people)))
+    assert len(assign(np.arange(items), np.ones(items), values, free, 100)) == 2
+    assert len(seen) < 20_000
+
+
+def test_items_of_equal_beliefs_are_not_all_looked_at() -> None:
+    items = 50_000
+    rng = np.random.default_rng(1)
+    skill = rng.beta(4, 2, (30, 1, 1))
+    gains = Gains(INFORMATION, [Question(np.full((items, 3), 1 / 3), skill * np.eye(3) + (1 - skill) / 3)])
+    free = Eligibility.of(Crew(tuple(range(30)), default_capacity=2), [nothing_said(items)])
+    rows = np.arange(items)
+    seen, values = counted(gains.values)
+    found = assign(rows, gains.bound(rows), values, free, 40)
+    assert len(seen) < 5_000
+    best = np.sort(np.repeat(gains.values(rows[:1])[0], 2))[-40:].sum()
+    assert (1 - TOLERANCE) * best <= total(found) <= best + 1e-9
+    assert [pair.item for pair in sorted(found, key=lambda pair: pair.item)] == list(range(40))
 
 
 def nothing_said(items: int) -> Annotations:

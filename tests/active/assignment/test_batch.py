@@ -14,7 +14,7 @@ from hitl.active.acquisition import value_of_information
 from hitl.active.acquisition.expected_gain import utility
 from hitl.active.acquisition.value_of_information import crew_confusion
 from hitl.active.assignment.assign import Pair
-from hitl.active.assignment.batch import Choice, that_pay
+from hitl.active.assignment.batch import ROUNDS, Choice, that_pay
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.pool_state import PoolState
 from hitl.crew import Budget, Crew
@@ -52,6 +52,11 @@ def test_gain_for_money_where_no_limit_on_cost_binds(seed: int, capacity: int, l
     spent = sum(cost[pair.person] for pair in pairs)
     again = choice(seed, crew, money=spent).best(rows, limit)  # a limit that does not bind changes nothing
     assert [(p.item, p.person) for p in again] == [(p.item, p.person) for p in pairs]
+
+
+def test_costs_that_add_up_to_the_limit_but_for_rounding_are_within_it() -> None:
+    crew = Crew((0, 1, 2), default_capacity=1, cost={0: 0.1, 1: 0.2, 2: 0.7})
+    assert {pair.person for pair in choice(1, crew, money=0.3).best(np.arange(5), 5)} == {0, 1}  # 0.1 + 0.2 > 0.3
 
 
 @settings(max_examples=20)
@@ -102,6 +107,20 @@ def test_what_is_asked_pays_and_what_pays_is_asked(worth_of_one: float) -> None:
     every = [(n, k) for n in range(12) for k in range(3) if plainly(n, k)]
     assert {(pair.item, pair.person) for pair in found} <= set(every)
     assert {pair.item for pair in found} == {n for n, _ in every}
+
+
+def test_the_search_for_what_pays_ends_and_is_thorough_first() -> None:
+    """Nothing pays: so many attempts, in which more and more pairs are looked at, none twice in vain."""
+    named = choice(4, Crew((0, 1, 2), default_capacity=1), items=300)
+    looks = []
+
+    def nothing(item: np.ndarray, person: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        looks.append(set(zip(item.tolist(), person.tolist(), strict=True)))
+        return np.zeros(len(item), dtype=bool)
+
+    assert that_pay(named, np.arange(300), 3, nothing) == []
+    assert len(looks) <= 1 + 2 * ROUNDS
+    assert len(set().union(*looks)) == 900
 
 
 def test_what_pays_is_found_behind_many_that_do_not() -> None:

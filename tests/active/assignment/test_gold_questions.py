@@ -44,6 +44,17 @@ def test_over_many_plans_the_share_is_exact(share: float, sizes: list[int], befo
     assert abs(asked - share * (answered - before)) < 1 + 1e-6
 
 
+@pytest.mark.parametrize("labels", [1, 5, 7, 20])
+def test_one_question_in_twenty_is_a_check_however_few_a_plan_has(labels: int) -> None:
+    assert sum(checks_due(0.05, answered, labels) for answered in range(0, labels * 2000, labels)) == labels * 100
+
+
+def test_a_share_of_whole_numbers_is_met_at_once() -> None:
+    assert [checks_due(0.1, answered, 10) for answered in range(0, 300, 10)] == [1] * 30
+    assert [checks_due(0.07, answered, 100) for answered in range(0, 3000, 100)] == [7] * 30
+    assert checks_due(0.0, 17, 1000) == 0
+
+
 def test_who_was_checked_least_is_checked_first_about_the_item_with_fewest_answers() -> None:
     gap = -1
     question = judged([[0, 0, gap, gap], [0, gap, gap, gap], [gap] * 4, [0, 0, 0, 0], [0, 0, 0, 0]], known=3)

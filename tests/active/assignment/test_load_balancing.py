@@ -7,13 +7,17 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hitl.active.acquisition.expected_gain import utility
+from hitl.active.assignment import batch
 from hitl.active.assignment.assign import BEYOND, assign
-from hitl.active.assignment.batch import FIRST, HANDFUL, shares
+from hitl.active.assignment.batch import FIRST, HANDFUL, Choice, even_share, shares
 from hitl.active.assignment.eligibility import Eligibility
 from hitl.active.policy import ExpectedGain
+from hitl.active.pool_state import PoolState
 from hitl.active.replay.simulated_annotators import confusion_matrix
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import ANONYMOUS, Annotations, Floats
@@ -21,6 +25,7 @@ from hitl.consensus import AnnotatorReport, Consensus
 from hitl.crew import UNLIMITED, Budget, Crew
 from hitl.evidence import Evidence
 from tests.active.assignment.test_assign import TOLERANCE, best_by_program, total
+from tests.active.test_policy import open_budget
 
 NAMES = ("ann", "bob", "cyd", "dee", "eve")
 LOTS = Budget(open_questions=200, target_confidence=1.0, min_labels=0, max_labels=99)
@@ -118,6 +123,28 @@ def test_the_most_contested_items_are_not_all_one_persons() -> None:
     assert {ask.item for ask in first} <= set(range(120))  # what is beyond a share is not served last
 
 
+# -- even shares ----------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.integers(0, 100))
+def test_an_even_share_is_the_level_at_which_all_have_what_is_asked(able: list[int], total: int) -> None:
+    share = even_share(np.array(able), total)
+    if total > sum(able):
+        assert share == math.inf
+    else:
+        assert math.isclose(sum(min(each, share) for each in able), total, abs_tol=1e-9)
+
+
+def test_whom_a_large_pool_can_ask_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    none = np.zeros(0, np.int32)
+    given_nothing = Annotations(none, none, none, tuple(range(1000)), (), ("a", "b"), ("a", "b"))
+    free = Eligibility.of(Crew(NAMES, only={"eve": frozenset(range(0, 1000, 50))}), [given_nothing])
+    exact = shares(free, np.arange(1000), 400, 2.0)
+    assert exact.tolist() == [190] * 5  # eve can have 20 of them, the other four 95 each
+    monkeypatch.setattr(batch, "LOOKS", 1000)
+    assert np.abs(shares(free, np.arange(1000), 400, 2.0) - exact).max() <= 4
+
+
 # -- beyond a share, in the choice of pairs -------------------------------------------------------------------
 
 
@@ -183,3 +210,26 @@ def test_many_over_their_share_are_paired_as_an_exact_solver_pairs_them() -> Non
     found = assign(np.arange(300), value.max(axis=1), lambda rows: value[rows], free, 250, share=share)
     best = best_by_program(*doubled(free, value, share), 250)
     assert best * (1 - TOLERANCE) <= total(found) <= best * (1 + 1e-9)
+
+
+def test_answers_worth_nothing_are_asked_of_whoever_has_a_share_left() -> None:
+    free, value, _ = crowd(3, 20, 5)
+    share = np.array([0, 2, 9, 0, 9])
+    found = assign(np.arange(20), np.zeros(20), lambda rows: 0 * value[rows], free, 15, share=share)
+    has = Counter(pair.person for pair in found)
+    for person in range(5):
+        beyond = [pair for pair in found if pair.person == person and pair.counts < 1]
+        assert len(beyond) == max(has[person] - share[person], 0)
+
+
+def test_without_even_shares_nothing_changes() -> None:
+    question = team({"ann": 0.95, "bob": 0.9})
+    value = utility(PoolState.of([question], open_budget()), [question[1].annotators.confusion], 0.5)
+    free = Eligibility.of(Crew(("ann", "bob")), [question[0].annotations])
+    rows = np.arange(400)
+    plainly = assign(rows, value.bound(rows), value.values, free, 50)
+    assert tuple(Choice(value, free).best(rows, 50)) == plainly
+    shared = Choice(value, free, max_load_ratio=1.0)
+    assert Counter(pair.person for pair in shared.freely().best(rows, 50)) == {
+        0: 50
+    }  # candidates are the best there are

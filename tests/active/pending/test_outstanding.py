@@ -50,6 +50,17 @@ def old(*asked: tuple[str, int], since: float = 100.0, **more: object) -> Plan:
     return Plan(tuple(Ask(item, who, 0.1, 0.8, "as it was", since) for who, item in asked), **more)  # type: ignore[arg-type]
 
 
+def test_what_waits_stays_first_in_the_same_order_with_the_time_it_was_asked() -> None:
+    before = old(("ann", 5), ("bob", 2), ("ann", 0), ("ann", 7))
+    plan = planned(questions({("bob", 1): 0, ("cyd", 1): 1}), Crew(PEOPLE, default_capacity=4), before, 500.0)
+    assert plan.asks[:4] == before.asks
+    assert [ask.item for ask in plan.asks_of("ann")][:3] == [5, 0, 7]
+    assert all(ask.since == 500.0 for ask in plan.asks[4:])
+    asked = [ask.item for ask in plan.asks]
+    assert len(set(asked)) == len(asked)  # no second question about what waits
+    assert all(len(plan.asks_of(name)) <= 4 for name in PEOPLE)
+
+
 def test_the_same_again_changes_nothing() -> None:
     known = questions({("bob", 1): 0})
     crew, budget = Crew(PEOPLE, default_capacity=2), Budget(open_questions=5, target_confidence=0.99)

@@ -14,12 +14,13 @@ import pytest
 from scipy.sparse import csr_array
 
 from hitl.active.policy import ExpectedGain, Policy
-from hitl.active.replay.answers import AnswerQueue, ResponseModel, cost_of
+from hitl.active.replay.answers import AnswerQueue, RecordedAnswers, ResponseModel, cost_of
 from hitl.active.replay.baselines import Evenly, Randomly
 from hitl.active.replay.experiments import (
     Recording,
     Simulation,
     band,
+    one_trial,
     reordered,
     run_trials,
     spent_to_reach,
@@ -344,6 +345,16 @@ def test_what_was_spent_is_the_median_and_its_ends() -> None:
     assert spent.cost == (40, 20, math.inf)
     assert spent.reached == 2
     assert spent_to_reach(tracks, 0.93).labels == (math.inf, math.inf, math.inf)
+
+
+def test_a_recording_plays_the_same_people_to_every_strategy() -> None:
+    """An anonymous pool answers in the same order whoever asks."""
+    answers = [RecordedAnswers(recorded().annotations, np.random.default_rng(7)) for _ in range(2)]
+    for one in answers:
+        one.reveal([(n, None) for n in range(40)])
+    np.testing.assert_array_equal(answers[0].revealed().annotator, answers[1].revealed().annotator)
+    full = one_trial(Recording(recorded()), replays()["even"], np.random.SeedSequence(1))
+    assert full.labels[-1] == 200
 
 
 def unlabeled(items: int, classes: str) -> Evidence:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -71,6 +74,18 @@ def test_spreading_evenly_gives_every_item_its_turn() -> None:
     assert accuracy[2] == full
 
 
+def test_labels_to_reach_counts_from_where_it_is_not_lost_again() -> None:
+    recorded = rte()
+    result = Replay(DefaultCombiner(), budget=Budget(open_questions=150), most_labels=300).run(
+        recorded, np.random.default_rng(0)
+    )
+    accuracy = np.array([0.5, 0.9, 0.8, 0.9])
+    changed = replace(result, labels=np.arange(4), cost=2.0 * np.arange(4), accuracy=accuracy)
+    assert changed.to_reach(0.85) == (3, 6)
+    assert changed.to_reach(0.5) == (0, 0)
+    assert changed.to_reach(0.95) is None
+
+
 def test_replay_needs_some_truth_to_score() -> None:
     with pytest.raises(BadEvidence, match="no item has ground truth"):
         Replay(MajorityVote()).run(Evidence(Annotations.from_matrix([[0, 1]])), np.random.default_rng(0))
@@ -84,3 +99,20 @@ def test_cifar10h_reaches_985_and_990_within_the_bars() -> None:
         reached = result.to_reach(target)
         assert reached is not None
         assert reached[0] <= most_labels
+
+
+def test_the_published_file_is_read_as_it_is(tmp_path: Path) -> None:
+    """A row is truth, 10 counts, 10 probabilities; no header."""
+    rows = np.zeros((2, 21))
+    rows[:, 0] = [3, 8]
+    rows[0, 1:11][[3, 5]] = [2, 1]
+    rows[1, 1:11][8] = 1
+    rows[:, 11:] = 0.05
+    rows[:, 11] = 0.55
+    np.savetxt(tmp_path / "resnet-110.csv", rows, delimiter=",")
+    evidence = bench_replay_cifar10h.recorded(file=tmp_path / "resnet-110.csv")
+    said = [(row["item"], row["label"]) for row in evidence.annotations.table().to_pylist()]
+    assert said == [(0, 3), (0, 3), (0, 5), (1, 8)]
+    assert evidence.truth is not None
+    assert evidence.truth.tolist() == [3, 8]
+    np.testing.assert_allclose(evidence.probabilities["resnet-110"][0], [0.55, *[0.05] * 9])

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
-from hitl.models.combiner import memory_of
+from hitl.models.combiner import memory_of, needs_of
 from hitl.models.registry import COMBINERS, combiner
 from hitl.shards import encoding
 from hitl.tables import memory
@@ -23,6 +23,8 @@ from hitl.tables.limits import Limits, within
 from hitl.tables.read import read_parts, read_table
 from hitl.testing.crowds import sample
 from tests.compile_kernels import long_in_journeys
+
+ALONE = [name for name in COMBINERS.own if not needs_of(COMBINERS.load(name))]
 
 
 def many_classes(n_items: int, n_annotators: int, n_classes: int) -> Annotations:
@@ -32,6 +34,18 @@ def many_classes(n_items: int, n_annotators: int, n_classes: int) -> Annotations
     names = (tuple(map(str, range(size))) for size in (n_items, n_annotators, n_classes))
     items, annotators, classes = names
     return Annotations(item, row % n_annotators, row % n_classes, items, annotators, classes, classes)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_every_method_says_what_it_would_take(name: str) -> None:
+    evidence = Evidence(many_classes(7_000, 500, 20_000))
+    with (
+        within(Limits(memory=1 << 30)),
+        pytest.raises(
+            BadEvidence, match=rf"^{name} would take .* (GB|TB) of memory .*20,000 classes.*\(limits\.memory"
+        ),
+    ):
+        combiner(name).fit(evidence)
 
 
 @pytest.mark.parametrize("name", [name for name in COMBINERS.own if "gpc" in name])
@@ -47,6 +61,12 @@ def test_a_gaussian_process_of_many_items_says_what_it_would_take_and_which_fits
         pytest.raises(BadEvidence, match=rf"^{name} would take .* (GB|TB) .*300,000 items.*; {fits} takes .* [MG]B$"),
     ):
         combiner(name).fit(evidence)
+
+
+def test_the_message_names_the_method_that_fits() -> None:
+    evidence = Evidence(many_classes(3_000, 500, 1_000))
+    with within(Limits(memory=4 << 30)), pytest.raises(BadEvidence, match=r"; default takes 624 MB$"):
+        combiner("vb-ibcc").fit(evidence)
 
 
 @pytest.mark.journey

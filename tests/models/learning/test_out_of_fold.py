@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
 from hitl.errors import BadInput, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.learning.classifiers import LOGIT_VARIANCE, EstimatorClassifier, classifier
 from hitl.models.learning.learned import Training, out_of_fold, plan_training, standardised
-from hitl.testing.crowds import crowd
+from hitl.testing.crowds import crowd, reordered
 
 
 def evidence_of(seed: int = 0, n_items: int = 60, **shape: Any) -> tuple[Evidence, np.typing.NDArray[np.int32]]:
@@ -88,6 +90,31 @@ def test_items_without_labels_are_predicted_by_the_model_of_all() -> None:
     np.testing.assert_allclose(
         out_of_fold(classifier("logistic"), training)[rest], expected.predict_proba(z[rest]), atol=1e-9
     )
+
+
+def test_logistic_minimises_the_loss_of_soft_labels() -> None:
+    evidence, truth = evidence_of(3)
+    training = trained(evidence, beliefs(evidence, truth, 0.8))
+    z, q, rows = standardised(evidence.features), training.q_nj, np.flatnonzero(training.trained_n)
+    precision = 4 / LOGIT_VARIANCE
+
+    def loss(flat: Any) -> float:
+        w = flat.reshape(5, 3)
+        log_p = log_softmax(z[rows] @ w[:4] + w[4], axis=1)
+        return float(-np.sum(q[rows] * log_p) + precision / 2 * np.sum(w[:4] ** 2))
+
+    w = minimize(loss, np.zeros(15), tol=1e-12).x.reshape(5, 3)
+    found = classifier("logistic").predict(training.evidence, q, training.trained_n)
+    np.testing.assert_allclose(found, softmax(z @ w[:4] + w[4], axis=1), atol=2e-3)
+
+
+def test_the_order_of_items_makes_no_difference() -> None:
+    evidence, truth = evidence_of()
+    q = beliefs(evidence, truth)
+    order = np.random.default_rng(1).permutation(60)
+    moved = trained(reordered(evidence, items=order), q[order])
+    here = out_of_fold(classifier("logistic"), trained(evidence, q))
+    np.testing.assert_allclose(out_of_fold(classifier("logistic"), moved), here[order], atol=1e-6)
 
 
 def test_items_without_features_are_neither_learned_from_nor_predicted() -> None:

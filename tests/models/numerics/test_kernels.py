@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import special as scipy_special
+from scipy.special import logsumexp
 
 from hitl.annotations import Annotations
 from hitl.models.numerics import kernels, special
 from hitl.models.numerics.compiled import compiled
 from tests import oracles
+
+SHAPES = {
+    "square": {"n_items": 30, "n_annotators": 5, "n_classes": 3},
+    "more options than classes": {"n_items": 30, "n_annotators": 5, "n_classes": 2, "n_options": 5},
+    "items without labels": {"n_items": 30, "n_annotators": 5, "n_classes": 3, "unlabeled": 7},
+    "sparse": {"n_items": 40, "n_annotators": 6, "n_classes": 4, "asked": 0.1},
+    "an anonymous pool": {"n_items": 20, "n_annotators": 3, "n_classes": 3, "pool": 60},
+    "one item, one annotator": {"n_items": 1, "n_annotators": 1, "n_classes": 2, "asked": 1.0},
+}
 
 
 @pytest.fixture(params=[1, 2, 7])
@@ -33,6 +45,26 @@ def skewed(rng: np.random.Generator) -> Annotations:
 
 def random_rows(rng: np.random.Generator, *shape: int) -> oracles.Floats:
     return rng.dirichlet(np.ones(shape[-1]), size=shape[:-1])
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_messages_are_the_sum_over_labels(shape: dict[str, int]) -> None:
+    rng = np.random.default_rng(1)
+    annotations = oracles.crowd(rng, **shape)[0].annotations
+    log_pi_kjl = np.log(random_rows(rng, annotations.n_annotators, annotations.n_classes, annotations.n_options))
+    got = kernels.messages(annotations, log_pi_kjl.transpose(0, 2, 1))
+    np.testing.assert_allclose(got, oracles.messages(annotations, log_pi_kjl), rtol=0, atol=1e-12)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_counts_are_the_sum_over_labels(shape: dict[str, int]) -> None:
+    rng = np.random.default_rng(2)
+    annotations = oracles.crowd(rng, **shape)[0].annotations
+    q_nj = random_rows(rng, annotations.n_items, annotations.n_classes)
+    got = kernels.counts(annotations, q_nj)
+    np.testing.assert_allclose(got.transpose(0, 2, 1), oracles.counts(annotations, q_nj), rtol=0, atol=1e-12)
 
 
 @pytest.mark.usefixtures("threads")
@@ -67,6 +99,16 @@ def test_fewer_threads_count_where_their_tables_would_take_too_much(
         np.testing.assert_allclose(got.transpose(0, 2, 1), oracles.counts(annotations, q_nj), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3, 8, 50])
+def test_runs_share_the_work_evenly_and_cover_every_item_once(parts: int) -> None:
+    annotations = skewed(np.random.default_rng(9))
+    runs = kernels.equal_runs(annotations, parts)
+    assert (runs[0], runs[-1], len(runs)) == (0, 200, parts + 1)
+    assert (np.diff(runs) >= 0).all()
+    work = np.array([(annotations.labels_per_item[a:b] + 1).sum() for a, b in pairwise(runs)])
+    assert work.max() <= work.sum() / parts + annotations.labels_per_item.max() + 1  # at most an item too many
+
+
 def test_codes_of_cells_may_be_wide() -> None:
     """So many annotators and options that 32 bits do not hold their product have 64-bit codes."""
     rng = np.random.default_rng(10)
@@ -75,6 +117,17 @@ def test_codes_of_cells_may_be_wide() -> None:
     q_nj = random_rows(rng, 200, 3)
     np.testing.assert_array_equal(kernels.counts(wide, q_nj), kernels.counts(narrow, q_nj))
     assert narrow.cell.tolist() == (narrow.annotator * 4 + narrow.label).tolist()
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("rows", [1, 25])
+def test_beliefs_are_a_softmax_and_its_normaliser(rows: int) -> None:
+    rng = np.random.default_rng(3)
+    message, prior = rng.normal(size=(25, 4)) * 400, rng.normal(size=(rows, 4)) * 400
+    q_nj, log_z_n = kernels.beliefs(message, prior)
+    expected = logsumexp(message + prior, axis=1)
+    np.testing.assert_allclose(log_z_n, expected, rtol=1e-12)
+    np.testing.assert_allclose(q_nj, np.exp(message + prior - expected[:, None]), rtol=0, atol=1e-12)
 
 
 def test_the_impossible_has_no_probability_and_what_is_no_number_stays_none() -> None:
@@ -99,6 +152,16 @@ def test_the_logarithm_is_right_to_the_last_bits(classes: int) -> None:
     with np.errstate(divide="ignore"):
         _, log_z_n = kernels.beliefs(np.column_stack((np.zeros(5000), np.log(shares))), np.zeros((1, classes)))
     np.testing.assert_allclose(log_z_n, np.log1p(shares.sum(axis=1)), rtol=3e-15, atol=1e-16 * classes)
+
+
+@pytest.mark.usefixtures("threads")
+def test_totals_are_sums_over_the_items_asked_for() -> None:
+    rng = np.random.default_rng(13)
+    q_nj, among_n = random_rows(rng, 300, 4), rng.random(300) < 0.5
+    np.testing.assert_allclose(kernels.totals(q_nj, among_n), q_nj[among_n].sum(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(kernels.totals(np.asfortranarray(q_nj), among_n), q_nj[among_n].sum(axis=0), rtol=1e-13)
+    weight_n = rng.random(300)
+    np.testing.assert_allclose(kernels.totals(q_nj, weight_n), weight_n @ q_nj, rtol=1e-13)
 
 
 def test_inputs_are_not_written_to_and_any_memory_order_will_do() -> None:

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
 
 from hitl.errors import BadInput, BadSettings
-from hitl.models.predictors.folds import ALL, Examples, labeled, split, train
+from hitl.models.predictors.folds import ALL, Examples, OutOfFold, labeled, split, train
 from hitl.models.predictors.inputs import Batch, Inputs
 
 
@@ -49,6 +50,22 @@ def examples(n: int, labels: list[str], groups: list[str | None] | None = None, 
 
 def batch_of(said: Examples) -> Batch:
     return Batch(0, said.items, "features", said.inputs, ("x",), said.groups)
+
+
+def accuracy(predictor: OutOfFold, said: Examples) -> float:
+    values = predictor.predict(batch_of(said))
+    right = np.array([predictor.classes.index(label) for label in said.labels])
+    top = values == values.max(axis=1, keepdims=True)
+    return float((top[np.arange(len(right)), right] / top.sum(axis=1)).mean())  # ties count as a guess
+
+
+def test_a_model_that_memorises_is_at_chance() -> None:
+    rng = np.random.default_rng(3)
+    said = examples(600, rng.choice(["a", "b", "c"], 600).tolist())
+    by_heart = Memory().fit(said.inputs, said.labels)
+    assert (by_heart.predict_proba(said.inputs).max(axis=1) == 1).all()
+    predictor = train(Memory, said, 5)
+    assert accuracy(predictor, said) == pytest.approx(1 / 3, abs=1e-9)
 
 
 def test_every_item_is_judged_by_a_model_that_has_not_seen_it_and_has_seen_all_others() -> None:
@@ -91,6 +108,25 @@ def test_a_group_shares_a_fold_and_takes_unlabeled_members_along() -> None:
     assert (predictor.predict(twins)[:, 1] == 0).all()
     alone = Batch(0, [f"twin{n}" for n in range(80)], "features", said.inputs[:80], ("x",), [None] * 80)
     assert (predictor.predict(alone)[:, 1] == 1).all()
+
+
+def test_an_unlabeled_item_is_judged_by_the_model_trained_on_all() -> None:
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(120, 1))
+    labels = np.where(inputs[:, 0] + rng.normal(size=120) > 0, "b", "a").tolist()
+    said = examples(80, labels[:80], inputs=inputs[:80])
+    predictor = train(LogisticRegression, said, 4)
+    new = Batch(0, [f"new{n}" for n in range(40)], "features", inputs[80:], ("x",), [None] * 40)
+    alone = LogisticRegression().fit(inputs[:80], labels[:80])
+    np.testing.assert_allclose(predictor.predict(new), alone.predict_proba(inputs[80:]), rtol=1e-9)
+    assert set(predictor.folds(new)) == {ALL}
+    # Labeled ones: a second, plain implementation of the split.
+    folds = np.array(predictor.folds(batch_of(said)))
+    for fold in range(1, 5):
+        inside = folds == fold
+        plain = LogisticRegression().fit(inputs[:80][~inside], np.array(labels[:80])[~inside])
+        found = predictor.predict(batch_of(said))[inside]
+        np.testing.assert_allclose(found, plain.predict_proba(inputs[:80][inside]), rtol=1e-9)
 
 
 def test_a_class_a_fold_has_not_seen_is_unseen_and_not_impossible() -> None:

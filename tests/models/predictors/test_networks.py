@@ -264,6 +264,25 @@ def test_a_digest_of_all_that_answers_depend_on_is_the_same_in_each_process(tmp_
     assert len(set(digests)) == 4
 
 
+def test_torchvision_by_name_with_the_transforms_of_its_weights(tmp_path: Path) -> None:
+    torchvision = pytest.importorskip("torchvision")
+    inputs = pictures(tmp_path, {"a": 30, "b": 220}, size=300)
+    module, transform, names = networks.library_model("torchvision", "squeezenet1_1", ["cat", "dog", "cow"], None)
+    assert names == ("cat", "dog", "cow")
+    (batch,) = inputs.batches(10)
+    values = network(module, names, transform=transform, device="cpu").predict(batch)
+    from PIL import Image
+
+    stated = torchvision.models.SqueezeNet1_1_Weights.DEFAULT.transforms()
+    with torch.inference_mode():
+        stacked = torch.stack([stated(Image.open(tmp_path / f"{name}.png").convert("RGB")) for name in "ab"])
+        plain = torch.softmax(module.eval()(stacked), dim=1)
+    np.testing.assert_allclose(values, plain, atol=1e-6)
+    _, other, categories = networks.library_model("torchvision", "resnet18", None, "ResNet50_Weights.IMAGENET1K_V2")
+    assert len(categories) == 1000
+    assert "resize_size=[232]" in str(other)
+
+
 def test_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torchvision")
 
