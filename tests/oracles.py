@@ -96,6 +96,15 @@ def enumerate_truths(evidence: Evidence, log_prior_nj: Floats, log_pi_kjl: Float
     return q_nj, float(log_evidence)
 
 
+def confusion_objective(evidence: Evidence, q_nj: Floats, pi_kjl: Floats, pseudo_jl: Floats) -> float:
+    """Expected log likelihood of the labels + log Dirichlet density (up to a constant)."""
+    total = float((pseudo_jl[None] * np.log(pi_kjl)).sum())
+    annotations = evidence.annotations
+    for n, k, l in zip(annotations.item, annotations.annotator, annotations.label, strict=True):  # noqa: E741
+        total += float(q_nj[n] @ np.log(pi_kjl[k, :, l]))
+    return total
+
+
 def temperature_objective(
     evidence: Evidence,
     q_nj: Floats,

@@ -12,10 +12,13 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import PL, SP
-from hitl.models.coins import PASS, Coins, OneCoin, TwoCoin
+from hitl.models.coins import PASS, Coins, OneCoin, TwoCoin, tosses
 from hitl.models.dawid_skene import DawidSkene
+from hitl.models.inference import em
 from hitl.models.majority import MajorityVote
-from tests import oracles
+from hitl.models.numerics.clamping import clamp
+from hitl.models.priors.shares import Shares
+from tests import oracles, steps
 
 METHODS = {"one": OneCoin, "two": TwoCoin}
 both = pytest.mark.parametrize("which", METHODS)
@@ -47,6 +50,14 @@ def plain_pi(accuracy_kj: np.ndarray, said_ko: np.ndarray) -> np.ndarray:
     return pi
 
 
+def some_coins(rng: np.random.Generator, annotations: Annotations, one: bool) -> Coins:
+    shape = annotations.n_annotators, 1 if one else annotations.n_classes
+    accuracy = np.broadcast_to(rng.uniform(0.3, 0.95, shape), (shape[0], annotations.n_classes)).copy()
+    extra = annotations.n_options - annotations.n_classes
+    said = rng.dirichlet(np.ones(1 + extra), size=shape[0])
+    return Coins(one, 3.0, 1.0, accuracy, said)
+
+
 def log_posterior(evidence: Evidence, people: Coins, share_j: np.ndarray, smoothing: float) -> float:
     """Labels and known truths, truths summed out, plus the log prior; plain sums, one coin counted once."""
     pi = plain_pi(people.accuracy_kj, people.said_ko)
@@ -61,7 +72,7 @@ def log_posterior(evidence: Evidence, people: Coins, share_j: np.ndarray, smooth
     return float(total)
 
 
-# -- the loop ------------------------------------------------------------------------------------------------
+# -- M-step --------------------------------------------------------------------------------------------------
 
 
 def plain_tosses(evidence: Evidence, q_nj: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,26 +87,45 @@ def plain_tosses(evidence: Evidence, q_nj: np.ndarray) -> tuple[np.ndarray, np.n
 
 @both
 @shapes
-def test_at_the_end_beliefs_coins_and_objective_follow_from_each_other(which: str, shape: dict[str, float]) -> None:
-    evidence, _ = oracles.crowd(np.random.default_rng(22), 12, 4, 3, **shape)
-    method = METHODS[which](accuracy=0.75, strength=4.0, share_smoothing=0.5, tolerance=1e-15, max_iterations=20_000)
-    found = method.fit(evidence)
-    a, q_nj, one = evidence.annotations, found.probabilities, which == "one"
-    right_kj, wrong_kj = plain_tosses(evidence, q_nj)
-    if one:
-        right_kj, wrong_kj = (np.tile(tosses.sum(axis=1, keepdims=True), 3) for tosses in (right_kj, wrong_kj))
-    groups = [range(3), *([option] for option in range(3, a.n_options))]
-    rows = [[np.isin(a.label[a.annotator == k], group).sum() for group in groups] for k in range(a.n_annotators)]
-    said_ko = np.array(rows) + PASS
-    said_ko /= said_ko.sum(axis=1, keepdims=True)
-    coins = Coins(one, 3.0, 1.0, (right_kj + 3) / (right_kj + wrong_kj + 4), said_ko)
-    share_j = q_nj[(a.labels_per_item > 0) | evidence.known].sum(axis=0) + 0.5
-    share_j /= share_j.sum()
-    np.testing.assert_allclose(found.class_shares, share_j, atol=1e-5)
-    joint_nj = np.log(share_j) + oracles.messages(a, np.log(plain_pi(coins.accuracy_kj, said_ko)))
-    expected_nj = np.exp(joint_nj) / np.exp(joint_nj).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(q_nj[~evidence.known], expected_nj[~evidence.known], atol=1e-5)
-    assert found.fit.objective[-1] == pytest.approx(log_posterior(evidence, coins, share_j, 0.5), abs=1e-6)
+def test_no_nearby_coins_are_better(which: str, shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(22)
+    evidence, _ = oracles.crowd(rng, 8, 4, 3, **shape)
+    annotations = evidence.annotations
+    q_nj = clamp(rng.dirichlet(np.ones(3), size=8), evidence)
+    informative = (annotations.labels_per_item > 0) | evidence.known
+    start = some_coins(rng, annotations, which == "one")
+    counts, people, _ = steps.maximisation(evidence, Shares.even(3), start, q_nj, informative)
+    for found, expected in zip(tosses(counts), plain_tosses(evidence, q_nj), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+    def objective(accuracy_kj: np.ndarray, said_ko: np.ndarray) -> float:
+        moved = Coins(people.one, people.right, people.wrong, accuracy_kj, said_ko)
+        return float((counts.transpose(0, 2, 1) * np.log(plain_pi(accuracy_kj, said_ko))).sum()) + moved.log_density()
+
+    coin = np.stack((people.accuracy_kj, 1 - people.accuracy_kj), axis=2)
+    coin = coin[:, :1] if people.one else coin
+    better = oracles.beaten_by_a_neighbour(
+        lambda c: objective(np.broadcast_to(c[:, :, 0], people.accuracy_kj.shape), people.said_ko), coin, rng
+    )
+    assert better is None, better
+    better = oracles.beaten_by_a_neighbour(lambda said: objective(people.accuracy_kj, said), people.said_ko, rng)
+    assert better is None, better
+
+
+# -- the loop ------------------------------------------------------------------------------------------------
+
+
+@both
+@shapes
+def test_the_trace_ends_at_the_log_posterior_of_the_parameters(which: str, shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(23)
+    evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
+    a = evidence.annotations
+    people = Coins.unlearned(a, a.n_annotators, which == "one", 0.75, 4.0)
+    votes_nj = MajorityVote().fit(evidence).probabilities
+    estimate = em.run_em(evidence, Shares.even(3, 0.5), people, votes_nj, tolerance=0.0, max_iterations=3)
+    expected = log_posterior(evidence, estimate.annotators, estimate.prior.share_j, 0.5)
+    assert estimate.objective[-1] == pytest.approx(expected, abs=1e-8)
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])

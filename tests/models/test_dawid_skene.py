@@ -11,11 +11,14 @@ from hitl import score
 from hitl.annotations import Annotations
 from hitl.demo.recorded import rte
 from hitl.evidence import Evidence
+from hitl.models.annotators import confusion
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.default import DefaultCombiner
-from hitl.models.inference import loop
+from hitl.models.inference import em, loop
 from hitl.models.majority import MajorityVote
-from tests import oracles
+from hitl.models.numerics.clamping import clamp
+from hitl.models.priors.shares import Shares
+from tests import oracles, steps
 
 FIVE = {
     "plain": {},
@@ -27,25 +30,88 @@ FIVE = {
 }
 
 
-# -- the loop ------------------------------------------------------------------------------------------------
+def some_confusion(rng: np.random.Generator, annotations: Annotations) -> oracles.Floats:
+    shape = (annotations.n_annotators, annotations.n_classes)
+    return rng.dirichlet(np.ones(annotations.n_options), size=shape)
+
+
+# -- E-step --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
-def test_at_the_end_beliefs_parameters_and_objective_follow_from_each_other(shape: dict[str, float]) -> None:
-    """In plain sums, with all truths of six items enumerated."""
-    evidence, _ = oracles.crowd(np.random.default_rng(12), 6, 4, 3, **shape)
-    method = DawidSkene(0.5, share_smoothing=0.7, tolerance=1e-15, max_iterations=20_000)
-    found = method.fit(evidence)
-    annotations, q_nj = evidence.annotations, found.probabilities
-    counts_kjl = oracles.counts(annotations, q_nj) + 0.5
-    share_j = q_nj[(annotations.labels_per_item > 0) | evidence.known].sum(axis=0) + 0.7
-    pi_kjl, share_j = counts_kjl / counts_kjl.sum(axis=2, keepdims=True), share_j / share_j.sum()
-    np.testing.assert_allclose(found.annotators.confusion, pi_kjl, atol=1e-5)
-    np.testing.assert_allclose(found.class_shares, share_j, atol=1e-5)
-    beliefs_nj, log_evidence = oracles.enumerate_truths(evidence, np.tile(np.log(share_j), (6, 1)), np.log(pi_kjl))
-    np.testing.assert_allclose(q_nj, beliefs_nj, atol=1e-5)
-    log_prior = 0.5 * np.log(pi_kjl).sum() + 0.7 * np.log(share_j).sum()
-    assert found.fit.objective[-1] == pytest.approx(log_evidence + log_prior, abs=1e-6)
+def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(11)
+    evidence, _ = oracles.crowd(rng, 5, 4, 3, **shape)
+    pi_kjl = some_confusion(rng, evidence.annotations)
+    share_j = rng.dirichlet(np.ones(3))
+    found = em.expectation(evidence, Shares(share_j), np.log(pi_kjl).transpose(0, 2, 1))
+    q_nj, log_evidence = found.q_nj, found.log_evidence
+    expected, log_expected = oracles.enumerate_truths(evidence, np.tile(np.log(share_j), (5, 1)), np.log(pi_kjl))
+    np.testing.assert_allclose(q_nj, expected, atol=1e-12)
+    assert log_evidence == pytest.approx(log_expected, abs=1e-10)
+
+
+# -- M-step --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_no_nearby_confusion_matrices_or_shares_are_better(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(12)
+    evidence, _ = oracles.crowd(rng, 8, 4, 3, **shape)
+    annotations = evidence.annotations
+    q_nj = clamp(rng.dirichlet(np.ones(3), size=8), evidence)
+    informative = (annotations.labels_per_item > 0) | evidence.known
+    for pseudo in (
+        confusion.even_pseudo_counts(3, annotations.n_options, 0.01),
+        confusion.accurate_pseudo_counts(3, annotations.n_options, 0.8, 0.3),
+    ):
+        prior = Shares.even(3, 0.7)
+        people = confusion.Confusion.unlearned(pseudo, evidence.annotations.n_annotators)
+        counts_klj, people, learned = steps.maximisation(evidence, prior, people, q_nj, informative)
+        log_pi_klj = people.log_pi_klj
+        np.testing.assert_allclose(counts_klj.transpose(0, 2, 1), oracles.counts(annotations, q_nj), atol=1e-12)
+        better = oracles.beaten_by_a_neighbour(
+            lambda pi: oracles.confusion_objective(evidence, q_nj, pi, pseudo),  # noqa: B023
+            np.exp(log_pi_klj).transpose(0, 2, 1),
+            rng,
+        )
+        assert better is None, better
+        better = oracles.beaten_by_a_neighbour(
+            lambda share: float((q_nj[informative].sum(axis=0) + 0.7) @ np.log(share)), learned.share_j, rng
+        )
+        assert better is None, better
+
+
+# -- the loop ------------------------------------------------------------------------------------------------
+
+
+def log_posterior(evidence: Evidence, pi_kjl: oracles.Floats, share_j: oracles.Floats, pseudo: oracles.Floats) -> float:
+    """Labels and known truths given the parameters, truths summed out, plus the log prior; plain sums."""
+    annotations = evidence.annotations
+    joint = np.log(share_j)[None] + oracles.messages(annotations, np.log(pi_kjl))
+    total = 0.0
+    for n in range(annotations.n_items):
+        known = int(evidence.truth[n])
+        total += joint[n, known] if known >= 0 else np.log(np.exp(joint[n]).sum())
+    return float(total + (pseudo * np.log(pi_kjl)).sum() + 0.01 * np.log(share_j).sum())
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_the_trace_is_the_log_posterior_of_the_parameters(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(13)
+    evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
+    pseudo = confusion.even_pseudo_counts(3, evidence.annotations.n_options, 0.05)
+    q_nj = MajorityVote().fit(evidence).probabilities
+    informative = (evidence.annotations.labels_per_item > 0) | evidence.known
+    expected = []
+    belief, prior = clamp(q_nj, evidence), Shares.even(3, 0.01)
+    people = confusion.Confusion.unlearned(pseudo, evidence.annotations.n_annotators)
+    for _ in range(3):
+        _, people, prior = steps.maximisation(evidence, prior, people, belief, informative)
+        expected.append(log_posterior(evidence, np.exp(people.log_pi_klj).transpose(0, 2, 1), prior.share_j, pseudo))
+        belief = em.expectation(evidence, prior, people.log_pi_klj).q_nj
+    estimate = em.run_em(evidence, Shares.even(3, 0.01), people, q_nj, tolerance=0.0, max_iterations=3)
+    np.testing.assert_allclose(estimate.objective[: len(expected)], expected[: len(estimate.objective)], atol=1e-8)
 
 
 def test_convergence_is_a_value() -> None:

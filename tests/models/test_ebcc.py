@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hitl.models.gibbs_ibcc import EBCC
+from hitl.models.gibbs_ibcc import EBCC, GibbsIBCC
 from tests import bcc_oracles, oracles
 
 FOUR: dict[str, dict[str, Any]] = {
@@ -58,3 +58,14 @@ def test_the_papers_settings_are_its_model(shape: dict[str, Any]) -> None:
     np.testing.assert_allclose(found.difficulty, exact.hard_n, atol=0.01)
     usual = bcc_oracles.enumerate_posterior(evidence, lambda_jl, 1.0, 0.8, easy_jl)
     assert np.abs(usual.hard_n - exact.hard_n).max() > 0.1  # the test can tell
+
+
+# -- difficulty ------------------------------------------------------------------------------------------------
+
+
+def test_where_nearly_all_items_are_hard_it_is_ibcc() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(7), 60, 5, 3, known=0.2)
+    hard, plain = EBCC(hard=1 - 1e-9, draws=4000).fit(evidence), GibbsIBCC(draws=4000).fit(evidence)
+    np.testing.assert_allclose(hard.probabilities, plain.probabilities, atol=0.04)
+    assert hard.difficulty is not None
+    assert hard.difficulty.min() > 0.999

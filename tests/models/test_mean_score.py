@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
-from hitl.models.mean_score import MeanScore, option_scores
+from hitl.models.mean_score import MeanScore, class_scores, option_scores
 from tests import oracles
 from tests.command_line import Run
 
@@ -124,6 +124,18 @@ def test_scores_must_name_every_class_and_nothing_else() -> None:
     for value in ("high", float("nan"), True):
         with pytest.raises(BadSettings, match="scores"):
             MeanScore({"x": value})
+
+
+def test_known_truth_moves_the_score_of_a_class() -> None:
+    """Everybody says 2 of class "1" too; ten known items tell."""
+    rows = [(f"n{i}", "p", 2 if i % 2 else 3) for i in range(20)] + [("new", "p", 2)]
+    annotations = table(rows, classes=[1, 3], options=[1, 3, 2])
+    truth = np.array([0 if i % 2 else 1 for i in range(20)] + [-1])
+    told = Evidence(annotations, truth=truth)
+    np.testing.assert_allclose(class_scores(told, option_scores(annotations, None)), [(1 + 10 * 2) / 11, 3])
+    assert MeanScore().fit(told).codes[20] == 0
+    assert MeanScore().fit(told).confidence[20] > 0.8
+    np.testing.assert_allclose(MeanScore().fit(Evidence(annotations)).probabilities[20], 0.5)
 
 
 @pytest.mark.parametrize("scores", [3, ["a"]])

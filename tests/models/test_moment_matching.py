@@ -23,7 +23,9 @@ from hitl.models.moment_matching import (
     MomentMatching,
     Part,
     in_one_order,
+    moment_equations,
     on_simplex,
+    simplex_least_squares,
 )
 from tests import oracles
 from tests.reference_data import crowd, without_truth
@@ -97,6 +99,20 @@ def answers(annotations: Annotations) -> dict[tuple[int, int], int]:
     }
 
 
+def test_the_third_moment_of_three_people_counts_what_they_say_together() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(1), 40, 4, 2, 3, asked=0.6)
+    a = evidence.annotations
+    said = answers(a)
+    moment, items = moment_triples.triple_moment(a, (3, 0, 2))
+    expected, together = np.zeros((3, 3, 3)), 0
+    for n in range(40):
+        if all((n, k) in said for k in (3, 0, 2)):
+            expected[said[n, 3], said[n, 0], said[n, 2]] += 1
+            together += 1
+    assert items == together > 3
+    np.testing.assert_allclose(moment, expected / together)
+
+
 def test_the_third_moment_of_three_groups_is_that_of_their_averages() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(2), 30, 7, 2, 3, asked=0.5, pool=9)
     a = evidence.annotations
@@ -113,6 +129,58 @@ def test_the_third_moment_of_three_groups_is_that_of_their_averages() -> None:
             together += 1
     assert items == together > 3
     np.testing.assert_allclose(moment, expected / together, atol=1e-12)
+
+
+def distance(annotations: Annotations, me: int, mine_jl: Floats, pi_kjl: Floats, share_j: Floats) -> float:
+    """The objective of one person as the docstring has it: means and cross-moments, pair by pair of answers."""
+    size = annotations.n_options
+    rows = list(zip(annotations.item, annotations.annotator, annotations.label, strict=True))
+    own = [(i, n, label) for i, (n, k, label) in enumerate(rows) if k == me]
+    mean = np.bincount([label for _, _, label in own], minlength=size) / len(own)
+    total = len(own) * ((mean - mine_jl.T @ share_j) ** 2).sum()
+    for other in range(len(pi_kjl)):
+        pairs = [
+            (x, y) for i, n, x in own for r, (item, k, y) in enumerate(rows) if r != i and item == n and k == other
+        ]
+        if pairs:
+            cross = np.zeros((size, size))
+            for x, y in pairs:
+                cross[x, y] += 1 / len(pairs)
+            total += len(pairs) * ((cross - mine_jl.T @ np.diag(share_j) @ pi_kjl[other]) ** 2).sum()
+    return float(total)
+
+
+@pytest.mark.parametrize("shape", [{}, {"pool": 9}, {"n_options": 4}], ids=["plain", "pool", "unsure"])
+def test_the_equations_of_a_sweep_are_the_distance_from_means_and_cross_moments(shape: dict[str, int]) -> None:
+    rng = np.random.default_rng(3)
+    evidence, _ = oracles.crowd(rng, 12, 4, 2, asked=0.6, **shape)
+    a = evidence.annotations
+    pi = rng.dirichlet(np.ones(a.n_options), size=(a.n_annotators, 2))
+    share = np.array([0.3, 0.7])
+    quadratic, linear = moment_equations(a, pi, share)
+    for me in range(a.n_annotators):
+        gaps = []
+        for _ in range(4):  # the same up to a constant
+            x = rng.dirichlet(np.ones(a.n_options), size=2)
+            gaps.append(
+                distance(a, me, x, pi, share) - np.trace(x.T @ quadratic[me] @ x) + 2 * np.trace(x.T @ linear[me])
+            )
+        np.testing.assert_allclose(gaps, gaps[0], atol=1e-10)
+
+
+def test_no_nearby_matrices_are_closer_to_the_moments() -> None:
+    rng = np.random.default_rng(4)
+    root = rng.normal(size=(5, 3, 4))
+    quadratic, linear = root @ root.transpose(0, 2, 1), rng.normal(size=(5, 3, 4))
+    best = simplex_least_squares(quadratic, linear, np.full((5, 3, 4), 0.25), iterations=5000, tolerance=1e-12)
+    np.testing.assert_allclose(best.sum(axis=2), 1)
+    assert (best >= 0).all()
+
+    def closeness(x: Floats) -> float:
+        return float(-np.einsum("kjl,kji,kil->", x, quadratic, x) + 2 * np.sum(linear * x))
+
+    better = oracles.beaten_by_a_neighbour(closeness, np.maximum(best, 1e-9), rng, trials=200, slack=1e-6)
+    assert better is None, better
 
 
 @settings(max_examples=50, deadline=None)

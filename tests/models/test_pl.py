@@ -9,10 +9,24 @@ import pytest
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
+from hitl.models.annotators import confusion
+from hitl.models.inference import em
 from hitl.models.inference.model_pool import unsupervised
+from hitl.models.numerics.clamping import clamp
 from hitl.models.pl import PL, calibrated_prior
 from hitl.models.pl_em import PLEM
-from tests import oracles
+from hitl.models.priors.shares import Shares
+from tests import oracles, steps
+
+FIVE = {
+    "one model": {"models": 1},
+    "two models": {"models": 2},
+    "two models, abstaining here and there": {"models": 2, "abstaining": 0.5},
+    "known truths": {"models": 2, "abstaining": 0.3, "known": 0.4},
+    "all abstaining": {"models": 2, "abstaining": 1.0},
+    "an anonymous pool, options beyond the classes": {"models": 1, "pool": 6, "n_options": 4},
+    "items without labels": {"models": 1, "unlabeled": 2, "known": 0.3},
+}
 
 
 def log_posterior(
@@ -33,6 +47,42 @@ def log_posterior(
 
 
 # -- E-step and objective ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_the_e_step_agrees_with_all_truths_of_five_items(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(31)
+    evidence, _ = oracles.crowd(rng, 5, 4, 3, **shape)
+    annotations = evidence.annotations
+    pi_kjl = rng.dirichlet(np.ones(annotations.n_options), size=(annotations.n_annotators, 3))
+    shares = Shares(rng.dirichlet(np.ones(3)))
+    prior = replace(calibrated_prior(PL(), evidence), shares=shares)
+    temperatures = {name: float(np.exp(0.5)) for name in evidence.probabilities}
+    found = em.expectation(evidence, prior, np.log(pi_kjl).transpose(0, 2, 1))
+    q_nj, log_evidence = found.q_nj, found.log_evidence
+    log_prior = oracles.pool(evidence, temperatures, shares.share_j)
+    expected, log_expected = oracles.enumerate_truths(evidence, log_prior, np.log(pi_kjl))
+    np.testing.assert_allclose(q_nj, expected, atol=1e-10)
+    assert log_evidence == pytest.approx(log_expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("shape", FIVE.values(), ids=FIVE)
+def test_the_trace_is_the_log_posterior(shape: dict[str, float]) -> None:
+    rng = np.random.default_rng(32)
+    evidence, _ = oracles.crowd(rng, 12, 4, 3, **shape)
+    annotations = evidence.annotations
+    pseudo = PL().pseudo_counts(annotations)
+    prior = calibrated_prior(PL(), evidence)
+    informative = (annotations.labels_per_item > 0) | evidence.known
+    q_nj = clamp(rng.dirichlet(np.ones(3), size=12), evidence)
+    people = confusion.Confusion.unlearned(pseudo, annotations.n_annotators)
+    one = em.run_em(evidence, prior, people, q_nj, tolerance=1.0, max_iterations=1)
+    _, people, learned = steps.maximisation(evidence, prior, people, q_nj, informative)
+    log_prior = oracles.pool(evidence, learned.temperatures, learned.shares.share_j)
+    pi_kjl = np.exp(people.log_pi_klj).transpose(0, 2, 1)
+    expected = log_posterior(evidence, log_prior, learned.shares.share_j, pi_kjl, pseudo)
+    expected -= sum(0.5 * ((np.log(t) - 0.5) / 0.5) ** 2 for t in learned.temperatures.values())
+    assert one.objective[0] == pytest.approx(expected, abs=1e-8)
 
 
 def test_at_the_end_no_nearby_confusion_matrices_are_better() -> None:

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from hitl import score
 from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, MissingExtra
+from hitl.errors import BadEvidence, BadSettings, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, VariationalGPCMA
 from hitl.models.inference import em
@@ -153,6 +153,19 @@ def test_items_without_features_are_judged_by_labels_and_shares() -> None:
     np.testing.assert_allclose(p[280], p[200:280].mean(axis=0), atol=0.05)
     again = FEW.apply(found, evidence)
     np.testing.assert_allclose(again.probabilities, p, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"annotators": "coins"}, "annotators is 'coins'; expected one of dirichlet, map"),
+        ({"inducing": 0}, "inducing is 0; expected a whole number of at least 1"),
+        ({"accuracy": 1.0}, "accuracy is 1.0"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
+        VariationalGPCMA(**settings).fit(featured(20)[0])
 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

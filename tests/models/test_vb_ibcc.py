@@ -171,6 +171,16 @@ def test_it_agrees_with_a_dense_plain_implementation(shape: dict[str, Any], meth
 # -- the bound -----------------------------------------------------------------------------------------------
 
 
+@every_method
+@everywhere
+def test_the_trace_is_the_bound_term_by_term(shape: dict[str, Any], method: dict[str, Any]) -> None:
+    evidence = some_crowd(shape, 4)
+    setting = Setting(evidence, VBIBCC(**method))
+    for iterations in (1, 5, 40):
+        consensus = VBIBCC(**method, tolerance=1e-14, max_iterations=iterations).fit(evidence)
+        assert consensus.fit.objective[-1] == pytest.approx(setting.bound(setting.found(consensus)), abs=1e-8)
+
+
 def log_evidence(setting: Setting, a_jl: Floats) -> float:
     """ln p(labels, known truths | a): every truth, with p and pi integrated out (Dirichlet-multinomial)."""
 
@@ -219,6 +229,27 @@ def test_where_all_is_known_the_bound_is_the_log_evidence(shared: bool) -> None:
             at = log_evidence(setting, moved) + float((setting.a0_jl * np.log(moved) - moved).sum())
             assert at < expected
     assert consensus.fit.objective[-1] == pytest.approx(expected, abs=1e-9)
+
+
+@every_method
+def test_at_the_end_no_nearby_beliefs_or_parameters_are_better(method: dict[str, Any]) -> None:
+    rng = np.random.default_rng(6)
+    evidence = some_crowd({"n_options": 4, "known": 0.2, "pool": 20, "unlabeled": 3}, 6, 30)
+    setting = Setting(evidence, VBIBCC(**method))
+    at = setting.found(to_the_last_bit(**method).fit(evidence))
+    best = setting.bound(at)
+    free_n = (setting.truth < 0) & setting.teaches_n
+    for trial in range(40):
+        size, part = 10.0 ** -rng.uniform(0.5, 3), ("q_nj", "nu_j", "alpha_kjl", "a_jl")[trial % 4]
+        value = getattr(at, part)
+        moved = value * np.exp(size * rng.normal(size=value.shape))
+        if part == "q_nj":
+            moved = np.where(free_n[:, None], moved / moved.sum(axis=1, keepdims=True), value)
+        if part == "a_jl":
+            if not setting.method.shared:
+                continue
+            moved = np.minimum(moved, np.diag(moved[:, :3])[:, None])
+        assert setting.bound(replace(at, **{part: moved})) <= best + 1e-9, (part, size)
 
 
 # -- what it is for ------------------------------------------------------------------------------------------

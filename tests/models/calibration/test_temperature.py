@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from hitl.annotations import Annotations
@@ -34,6 +35,52 @@ def data(rng: np.random.Generator, n: int, models: int = 1, sharpness: float = 3
     truth = np.array([rng.choice(4, p=np.exp(row)) for row in log_softmax(logits, axis=1)], dtype=int)
     noisy = [log_softmax(sharpness * (logits + 0.3 * rng.normal(size=logits.shape)), axis=1) for _ in range(models)]
     return np.array(noisy), np.eye(4)[truth]
+
+
+def objective(log_p: np.ndarray, q: np.ndarray, t: np.ndarray, w: np.ndarray, prior_weight: float) -> float:
+    """Sum of weighted log likelihoods plus the log prior once."""
+    pooled = log_softmax(np.einsum("mnj,m->nj", log_p, 1 / (len(t) * t)), axis=1)
+    return float(w @ (q * pooled).sum(axis=1) - prior_weight * 0.5 * np.sum(((np.log(t) - 0.5) / 0.5) ** 2))
+
+
+GRID = np.exp(np.linspace(np.log(0.05), np.log(50), 4_001))
+
+
+@pytest.mark.parametrize("n", [0, 1, 100])
+@pytest.mark.parametrize("prior_weight", [1.0, 30.0])
+@pytest.mark.parametrize("sharpness", [0.2, 12.0])
+def test_one_temperature_is_the_best_of_a_dense_grid(n: int, prior_weight: float, sharpness: float) -> None:
+    rng = np.random.default_rng(n)
+    log_p, q = data(rng, n, sharpness=sharpness)
+    weight = rng.uniform(0, 3, size=n)
+    (t,) = map_temperatures(log_p, q, PRIOR, weight_n=weight, prior_weight=prior_weight)
+    pooled = log_p[0][None] / GRID[:, None, None]
+    loss = (weight[:, None] * q * log_softmax(pooled, axis=2)).sum(axis=(1, 2))
+    best = GRID[np.argmax(loss - prior_weight * 0.5 * ((np.log(GRID) - 0.5) / 0.5) ** 2)]
+    assert np.log(t) == pytest.approx(np.log(best), abs=3e-3)
+
+
+def test_soft_labels_and_a_start_elsewhere_change_nothing_in_the_answer() -> None:
+    rng = np.random.default_rng(1)
+    log_p, _ = data(rng, 200)
+    q = rng.dirichlet(np.ones(4), size=200)
+    answers = [
+        map_temperatures(log_p, q, PRIOR, start_m=None if s is None else np.array([s])) for s in (None, 0.03, 80)
+    ]
+    assert np.ptp(np.log(answers)) < 1e-3
+
+
+@pytest.mark.parametrize("n", [20, 500])
+def test_two_temperatures_are_as_good_as_a_general_optimiser_finds(n: int) -> None:
+    log_p, q = data(np.random.default_rng(2), n, models=2)
+    log_p[1] *= 2
+    ones = np.ones(n)
+    found = map_temperatures(log_p, q, PRIOR)
+    best = minimize(
+        lambda log_t: -objective(log_p, q, np.exp(log_t), ones, 1.0), [0.5, 0.5], method="Nelder-Mead", tol=1e-9
+    )
+    assert objective(log_p, q, found, ones, 1.0) == pytest.approx(-best.fun, abs=1e-4)
+    np.testing.assert_allclose(np.log(found), best.x, atol=0.02)
 
 
 def test_the_prior_fades_as_data_come_in() -> None:

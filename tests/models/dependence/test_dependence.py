@@ -20,7 +20,7 @@ from hitl.models.dependence.design_effect import UNTRACED_RHO, Independent, held
 from hitl.models.dependence.replicas import Dependence
 from hitl.models.inference.observed_outputs import Outputs
 from tests import oracles
-from tests.dependent_labels import CROWDS, everywhere, labels_of, plain_log_posterior, some_crowd
+from tests.dependent_labels import CROWDS, everywhere, labels_of, plain_log_posterior, some_crowd, table
 
 Floats = oracles.Floats
 Ints = NDArray[np.int32]
@@ -108,6 +108,16 @@ def plain_objective(evidence: Evidence, alpha_kjl: Floats, share_j: Floats) -> t
 
 
 @of_any_size
+def test_temperatures_are_those_of_plain_loops(effect: DesignEffect) -> None:
+    known = posterior()
+    labels_n = known.annotations.labels_per_item
+    found = effect.temperature(labels_n, known.predicted_n)
+    expected = [plain_temperature(effect, int(m), bool(p)) for m, p in zip(labels_n, known.predicted_n, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert (found >= 1).all()
+
+
+@of_any_size
 def test_tempered_beliefs_are_those_of_plain_loops(effect: DesignEffect) -> None:
     known = posterior()
     found = known.tempered(effect)
@@ -191,6 +201,17 @@ def test_rho_and_shift_are_the_best_that_a_search_of_its_own_finds(name: str) ->
     values = [objective(np.append(theta[0] + step, theta[1:])) for step in grid]
     assert grid[int(np.argmax(values))] == pytest.approx(0, abs=1e-9)
     assert (found.echo, found.residual) == (1, 1)
+
+
+def judged(said: Ints, truth: Ints, told: Ints) -> tuple[DesignEffect, DesignEffect]:
+    """The corrections of a fit that saw all the truth, without and with some of it told."""
+    annotations = table(said, 2, 2)
+    q_nj, share_j = np.eye(2)[truth], np.array([0.5, 0.5])
+    alpha_kjl = oracles.counts(annotations, q_nj) + 0.5
+    evidence = Evidence(annotations, truth=told)
+    unknown = replace(evidence, truth=np.full(truth.size, -1, np.int32))
+    without, with_it = (of_crowd(e, alpha_kjl, share_j) for e in (unknown, evidence))
+    return without, with_it
 
 
 def test_known_items_nobody_labeled_say_nothing() -> None:

@@ -12,6 +12,7 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.special import gammaln, logsumexp
 
+from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models.dependence.uneven_errors import crowd_counts, log_bayes_factor
 from hitl.models.hierarchy.hierarchical_dawid_skene import HierarchicalDawidSkene
@@ -129,6 +130,29 @@ def test_counts_are_those_of_plain_loops(shape: dict[str, Any], known: float) ->
     evidence, _, share_j = some_crowd(shape, known=known)
     q_nj = np.random.default_rng(1).dirichlet(share_j, size=40)
     np.testing.assert_allclose(crowd_counts(evidence, q_nj), plain_counts(evidence, q_nj), atol=1e-10)
+
+
+def with_unsure(annotations: Annotations, rng: np.random.Generator) -> Annotations:
+    """The same, and one person more, who is sure of nothing, on two of three items."""
+    n = np.flatnonzero(rng.random(annotations.n_items) < 0.67)
+    return Annotations(
+        np.append(annotations.item, n),
+        np.append(annotations.annotator, np.full(n.size, annotations.n_annotators)),
+        np.append(annotations.label, np.full(n.size, annotations.n_classes)),
+        annotations.items,
+        (*annotations.annotators, "unsure of all"),
+        annotations.classes,
+        (*annotations.classes, "unsure"),
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_that_are_no_class_change_nothing(seed: int) -> None:
+    evidence, _, share_j = some_crowd({"asked": 0.4}, seed=seed)
+    rng = np.random.default_rng(seed)
+    q_nj = rng.dirichlet(share_j, size=40)
+    more = Evidence(with_unsure(evidence.annotations, rng), truth=evidence.truth)
+    np.testing.assert_allclose(crowd_counts(more, q_nj), crowd_counts(evidence, q_nj), atol=1e-12)
 
 
 # -- crowds --------------------------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ from scipy.special import logsumexp, softmax
 
 from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
+from hitl.errors import BadEvidence, BadSettings
 from hitl.models import NetworkDawidSkene, NetworkIBCC
 from hitl.models.numerics.potts import APPROXIMATIONS, Graph, Heard
-from hitl.models.priors.graph_field import SWEEPS_ALONE, FieldCounts, GraphField
+from hitl.models.priors.graph_field import QUICKEST, SWEEPS_ALONE, FieldCounts, GraphField, Step
 
 METHODS = (NetworkDawidSkene(), NetworkIBCC())
 J = 3
@@ -98,6 +99,27 @@ def silent(message_nj: Floats, item: int) -> Floats:
     return np.where(np.arange(len(message_nj))[:, None] == item, 0.0, message_nj)
 
 
+def test_belief_propagation_on_a_path_is_what_hmmlearn_says_of_the_chain() -> None:
+    """A field of even shares on a path is a Markov chain that stays with probability e^s / (e^s + J - 1)."""
+    hmm = pytest.importorskip("hmmlearn.hmm", reason="hmmlearn is an oracle of the test extra")
+    rng = np.random.default_rng(21)
+    n, strength = 60, 1.3
+    emitted, seen = rng.dirichlet(np.ones(5), size=J), rng.integers(5, size=n)
+    step_ij = np.exp(strength * np.eye(J))
+    model = hmm.CategoricalHMM(J, implementation="scaling")
+    model.startprob_, model.transmat_ = np.full(J, 1 / J), step_ij / step_ij.sum(axis=1, keepdims=True)
+    model.emissionprob_ = emitted
+    rows = np.arange(n - 1)
+    path = sparse.coo_array((np.ones(n - 1), (rows, rows + 1)), shape=(n, n))
+    graph = Graph.of(path + path.T)
+    message_nj, log_share_j = np.log(emitted[:, seen].T), np.log(np.full(J, 1 / J))
+    begin, settle = APPROXIMATIONS["belief-propagation"]
+    begun = begin(graph, np.full((n, J), 1 / J))
+    heard = settle(message_nj, log_share_j, graph, np.full(J, strength), begun, 400)
+    q_nj = softmax(message_nj + log_share_j + heard.field_nj, axis=1)
+    np.testing.assert_allclose(q_nj, model.predict_proba(seen[:, None]), atol=1e-5)
+
+
 def test_mean_field_ends_where_no_belief_nearby_has_a_higher_bound() -> None:
     rng = np.random.default_rng(3)
     adjacency = random_graph(12, 20, rng)
@@ -167,6 +189,17 @@ def counts_of(q_nj: Floats, field: GraphField, heard: Heard) -> FieldCounts:
     return FieldCounts(q_nj.sum(axis=0), p_nj.sum(axis=0), gradient_j, curvature_j)
 
 
+def test_steps_of_strengths_leave_out_what_the_next_would_repeat() -> None:
+    half_j, left = np.array([0.2, -0.1, 0.05]), 0.6
+    begun_j = np.ones(J)
+    after_j = begun_j + half_j
+    assert Step(begun_j, half_j).times(after_j, left * half_j) == pytest.approx(1 / (1 - left)), "ends at the goal"
+    assert Step(begun_j, half_j).times(after_j, 0.99 * half_j) == QUICKEST
+    assert Step(begun_j, half_j).times(after_j, 1.5 * half_j) == QUICKEST, "further away than before"
+    assert Step(begun_j, half_j).times(after_j, -0.5 * half_j) == 1
+    assert Step(begun_j, half_j).times(begun_j, half_j) == 1, "it did not move"
+
+
 def test_neighbours_that_would_swap_for_ever_do_not() -> None:
     graph, flat_nj, half_j, one_j = Graph.of(linked(2, [(0, 1)])), np.zeros((2, 2)), np.log([0.5, 0.5]), np.ones(2)
     for sweeps in (100, 101):
@@ -197,3 +230,15 @@ def test_known_truth_reaches_the_neighbours(method: NetworkDawidSkene) -> None:
     before, after = ((found.codes == truth)[~known].mean() for found in (learned, knowing))
     assert after > before + 0.02
     np.testing.assert_array_equal(knowing.codes[known], truth[known])
+
+
+def test_what_it_cannot_use_is_refused() -> None:
+    evidence, _ = patches(5, 14)
+    with pytest.raises(BadEvidence, match=r"network-dawid-skene needs a graph of the items"):
+        NetworkDawidSkene().fit(Evidence(evidence.annotations))
+    with pytest.raises(BadSettings, match=r"approximation is 'exact'; expected .*mean-field"):
+        NetworkDawidSkene(approximation="exact")
+    with pytest.raises(BadSettings, match=r"strength is -1; expected a number above 0"):
+        NetworkIBCC(strength=-1)
+    with pytest.raises(BadSettings, match=r"approximation is \['icm'\]"):
+        NetworkIBCC(approximation=["icm"])  # type: ignore[arg-type]

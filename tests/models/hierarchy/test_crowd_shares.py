@@ -86,6 +86,21 @@ def test_the_evidence_of_a_point_is_that_of_plain_loops(seed: int) -> None:
     assert evidence == pytest.approx(plain_evidence(votes_nl, rows_jl, share_j), abs=0.02)
 
 
+@pytest.mark.parametrize("labels", [2, 3])
+def test_the_shares_of_all_points_are_weighed_by_their_evidence(labels: int) -> None:
+    """Two labels per item do not tell enough for shares to be learned freely."""
+    votes_nl, q_nj = crowd(6, 200, labels, [0.5, 0.5], OVERLOOKED)
+    p = np.array([0.75, 0.25])
+    points = [p ** (1 - t) / (p ** (1 - t)).sum() for t in (0, -0.35, 0.2, 0.4, 0.6, 0.8, 1)]
+    found = [crowd_shares._fitted(votes_nl, np.ones(200), q_nj, point, learn=False) for point in points]
+    best = max(found, key=lambda one: one[2])
+    if labels == 3:
+        found.append(crowd_shares._fitted(votes_nl, np.ones(200), best[1], best[0], learn=True))
+    weight = np.exp([one[2] - found[-1][2] for one in found])
+    expected = sum(w * one[0] for w, one in zip(weight / weight.sum(), found, strict=True))
+    np.testing.assert_allclose(averaged_shares(votes_nl, q_nj, p), expected, atol=1e-4)
+
+
 def test_the_learned_point_is_where_no_other_rows_or_shares_are_likelier() -> None:
     """EM against a search of the same penalised likelihood by another optimiser."""
     votes_nl, q_nj = crowd(5, 500, 4, [0.6, 0.4], [[0.85, 0.15], [0.3, 0.7]])

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from hitl import score
 from hitl.annotations import Annotations
 from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models import HierarchicalDawidSkene, MajorityVote
+from hitl.models.annotators.confusion import Confusion
 from hitl.models.hierarchy.counted import SHARES, Counted, Reading, spread
+from hitl.models.hierarchy.skills import Skills
+from hitl.models.inference import em
 from hitl.models.inference.engine import Table
 from hitl.models.inference.observed_outputs import Outputs
+from hitl.models.numerics.votes import voted
 from tests import oracles
 from tests.dependent_labels import compared, table
 
@@ -90,6 +96,18 @@ def test_counts_are_weighed_and_anchored_at_agreeing_votes(shape: dict[str, Any]
 
 
 @everywhere
+def test_pseudo_counts_and_counts_make_the_posterior_that_is_reported(shape: dict[str, Any]) -> None:
+    """Rows learned from beliefs beside the pseudo-counts are those of prior and anchored counts."""
+    evidence = some(shape)
+    counted = Counted.of(Table(evidence), Reading(0.3), Outputs.of(evidence))
+    counts_klj = counted.weighed(evidence).by(voted(evidence))
+    skills = counted.skills(counts_klj, 0.75)
+    found = np.exp(Confusion.expected(counted.pseudo_counts(skills)).learn(counts_klj).log_pi_klj)
+    alpha_klj = skills.prior_klj + 0.7 * counts_klj + 0.3 * counted.tally.votes_klj
+    np.testing.assert_allclose(found, alpha_klj / alpha_klj.sum(axis=1, keepdims=True))
+
+
+@everywhere
 def test_shares_begin_near_even_over_the_classes_in_use(shape: dict[str, Any]) -> None:
     evidence = some(shape)
     weight_n, votes_nj = plain_weights(evidence), plain_votes(evidence)
@@ -112,6 +130,72 @@ def test_known_truth_counts_in_full_and_lone_labels_at_most_as_much_as_compared_
     lone = np.array([[-1, -1, 0, -1], [-1, -1, 1, -1], [-1, -1, -1, 2]])
     evidence = Evidence(table(np.vstack((said, lone)), 3, 3), truth=np.array([-1, -1, -1, 2, 0, -1, -1, -1], np.int32))
     np.testing.assert_allclose(weights(evidence, 0.4), [3 / 5, 3 / 5, 3 / 5, 1, 1, 3 / 10, 3 / 10, 0])
+
+
+@everywhere
+def test_the_hierarchy_is_learned_from_anchored_counts(shape: dict[str, Any]) -> None:
+    evidence = some(shape)
+    counted = Counted.of(Table(evidence), Reading(0.3), Outputs.of(evidence))
+    q_nj = np.random.default_rng(2).dirichlet(np.ones(evidence.annotations.n_classes), size=30)
+    counts_klj = counted.weighed(evidence).by(q_nj)
+    expected = Skills.learned(counted.anchored(counts_klj), 0.7)
+    np.testing.assert_allclose(counted.skills(counts_klj, 0.7).prior_klj, expected.prior_klj)
+
+
+# -- the climb -----------------------------------------------------------------------------------------------
+
+
+def weighed_log_posterior(
+    evidence: Evidence, pi_kjl: Floats, share_j: Floats, pseudo_kjl: Floats, pseudo_j: Floats
+) -> float:
+    """Labels and known truths given the parameters, items weighed, plus the log priors; plain sums."""
+    joint = np.log(share_j) + oracles.messages(evidence.annotations, np.log(pi_kjl))
+    total = (pseudo_kjl * np.log(pi_kjl)).sum() + pseudo_j @ np.log(share_j)
+    for n, (row, u) in enumerate(zip(joint, plain_weights(evidence), strict=True)):
+        total += u * (row[evidence.truth[n]] if evidence.known[n] else logsumexp(row))
+    return float(total)
+
+
+def climbed(evidence: Evidence, anchor: float, iterations: int) -> tuple[Any, Floats, Floats]:
+    """One climb from the votes with the hierarchy held, (K, J, L) pseudo-counts of the rows and (J,) of the shares."""
+    counted = Counted.of(Table(evidence), Reading(anchor), Outputs.of(evidence))
+    weighed = counted.weighed(evidence)
+    skills = counted.skills(weighed.by(voted(evidence)), 0.75)
+    pseudo_klj, prior = counted.pseudo_counts(skills), replace(counted.shares(), weight_n=weighed.weight_n)
+    found = em.run_em(
+        evidence,
+        prior,
+        Confusion.expected(pseudo_klj),
+        voted(evidence),
+        tolerance=0.0,
+        max_iterations=iterations,
+        least_labels=2,
+        counts=lambda _annotations, q_nj, _among_n, _log_pi_klj: weighed.by(q_nj),
+    )
+    return found, pseudo_klj.transpose(0, 2, 1), prior.smoothing
+
+
+@everywhere
+@pytest.mark.parametrize("iterations", [1, 30])
+def test_the_trace_ends_at_the_weighed_log_posterior(shape: dict[str, Any], iterations: int) -> None:
+    evidence = some(shape)
+    found, pseudo_kjl, pseudo_j = climbed(evidence, 0.4, iterations)
+    pi_kjl = np.exp(found.annotators.log_pi_klj).transpose(0, 2, 1)
+    expected = weighed_log_posterior(evidence, pi_kjl, found.prior.share_j, pseudo_kjl, pseudo_j)
+    assert found.objective[-1] == pytest.approx(expected, rel=1e-9)
+
+
+@everywhere
+def test_no_nearby_rows_or_shares_are_better_at_the_top(shape: dict[str, Any]) -> None:
+    evidence, rng = some(shape), np.random.default_rng(1)
+    found, pseudo_kjl, pseudo_j = climbed(evidence, 0.4, 2000)
+    pi_kjl, share_j = np.exp(found.annotators.log_pi_klj).transpose(0, 2, 1), found.prior.share_j
+    for value, objective in (
+        (pi_kjl, lambda pi: weighed_log_posterior(evidence, pi, share_j, pseudo_kjl, pseudo_j)),
+        (share_j, lambda share: weighed_log_posterior(evidence, pi_kjl, share, pseudo_kjl, pseudo_j)),
+    ):
+        better = oracles.beaten_by_a_neighbour(objective, value, rng, slack=1e-6)
+        assert better is None, better
 
 
 # -- the whole -----------------------------------------------------------------------------------------------

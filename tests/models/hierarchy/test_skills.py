@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import betaln, gammaln
 
-from hitl.models.hierarchy.skills import CROWD, ROWS, Skills
+from hitl.models.hierarchy import skills
+from hitl.models.hierarchy.skills import CROWD, ROWS, STRENGTHS, Skills
 from tests import oracles
 
 Floats = oracles.Floats
@@ -122,3 +124,39 @@ def test_what_is_learned_is_what_plain_loops_learn(shape: tuple[int, int, int], 
 
 
 # -- the strengths -------------------------------------------------------------------------------------------
+
+
+def test_how_likely_right_answers_are_is_beta_binomial() -> None:
+    rng = np.random.default_rng(0)
+    mean_k, total_k = rng.uniform(0.3, 0.95, 9), rng.integers(40, size=9)
+    right_k = rng.binomial(total_k, mean_k)
+    found_s = skills.beta_binomial(mean_k, right_k.astype(float), total_k.astype(float))
+    off = [
+        found - stats.betabinom.logpmf(right_k, total_k, s * mean_k, s * (1 - mean_k)).sum()
+        for s, found in zip(STRENGTHS, found_s, strict=True)
+    ]
+    np.testing.assert_allclose(off, off[0], rtol=1e-9)
+
+
+def test_how_likely_rows_are_is_dirichlet_multinomial() -> None:
+    rng = np.random.default_rng(1)
+    mean_kjl = rng.dirichlet(np.ones(4), size=(5, 3))
+    total_kj = rng.integers(30, size=(5, 3))
+    counts_kjl = np.array(
+        [[rng.multinomial(m, p) for m, p in zip(*row, strict=True)] for row in zip(total_kj, mean_kjl, strict=True)]
+    )
+    found_s = skills.dirichlet_multinomial(mean_kjl.transpose(0, 2, 1), counts_kjl.transpose(0, 2, 1).astype(float))
+    off = [
+        found - stats.dirichlet_multinomial.logpmf(counts_kjl, s * mean_kjl, total_kj).sum()
+        for s, found in zip(STRENGTHS, found_s, strict=True)
+    ]
+    np.testing.assert_allclose(off, off[0], rtol=1e-9)
+
+
+def people(rng: np.random.Generator, right_k: Floats, labels: int) -> Floats:
+    """(K, 3, 3) counts of people of these accuracies, whose errors are even."""
+    counts = np.empty((len(right_k), 3, 3))
+    for k, right in enumerate(right_k):
+        for j in range(3):
+            counts[k, :, j] = rng.multinomial(labels, np.where(np.arange(3) == j, right, (1 - right) / 2))
+    return counts

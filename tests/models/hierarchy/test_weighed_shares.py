@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -42,6 +44,16 @@ def test_beliefs_are_those_of_each_item_alone_and_evidence_is_weighed(seed: int)
     assert found.log_evidence == pytest.approx(weighed_evidence(prior.share_j, prior.weight_n, message_nj))
     counted = sum(u * q for u, q in zip(prior.weight_n, found.q_nj, strict=True))
     np.testing.assert_allclose(found.statistics, counted)
+
+
+def test_an_item_that_counts_nothing_is_judged_and_teaches_nothing() -> None:
+    prior, message_nj = some(4)
+    weight_n = np.where(np.arange(12) < 6, prior.weight_n, 0)
+    none = replace(prior, weight_n=weight_n).posterior(message_nj.copy(), np.ones(12, bool))
+    half = replace(prior, weight_n=weight_n[:6]).posterior(message_nj[:6].copy(), np.ones(6, bool))
+    np.testing.assert_allclose(none.q_nj, prior.posterior(message_nj.copy(), np.ones(12, bool)).q_nj)
+    np.testing.assert_allclose(none.statistics, half.statistics)
+    assert none.log_evidence == pytest.approx(half.log_evidence)
 
 
 def test_no_nearby_shares_are_better() -> None:

@@ -102,6 +102,24 @@ def test_all_at_once_ends_where_one_by_one_ends(seed: int) -> None:
     np.testing.assert_allclose(found.posterior.variance, sigma.diagonal(), atol=1e-7)
 
 
+def test_looking_back_saves_sweeps_and_ends_at_the_same_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    k_nn, likelihoods = problem(1, 60)
+    l_nr, none = ep.root(k_nn), np.zeros((2, *likelihoods.times.shape))
+
+    def sweeps_needed() -> tuple[int, ep.Propagated]:
+        found, count = ep.propagate(l_nr, likelihoods, none, sweeps=0), 0
+        while found.moved >= 1e-8 and count < 500:
+            count += 1
+            found = ep.propagate(l_nr, likelihoods, none, sweeps=count, tolerance=1e-8)
+        return count, found
+
+    quick, found = sweeps_needed()
+    monkeypatch.setattr(ep, "NEARLY_LINEAR", 0.0)
+    slow, plain = sweeps_needed()
+    assert quick <= 0.7 * slow
+    np.testing.assert_allclose(found.posterior.mean, plain.posterior.mean, atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_evidence_is_the_product_of_the_papers_sites(seed: int) -> None:
     """Sites with the right normaliser (papers/notes.md), integrated against the prior."""
@@ -128,6 +146,38 @@ def dense(k_nn: Floats, likelihoods: Likelihoods, points: int = 30) -> tuple[flo
         w = w * np.prod(likelihood(a, b, f) ** times, axis=1)
     mean = w @ f / w.sum()
     return float(np.log(w.sum())), mean, w @ f**2 / w.sum() - mean**2
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_marginals_are_near_those_of_dense_integration(n: int) -> None:
+    """Exact for one item; EP is an approximation for more."""
+    for seed in range(4):
+        k_nn, likelihoods = problem(seed, n, scale=1.0)
+        log_z, mean, variance = dense(k_nn, likelihoods)
+        found = settled(k_nn, likelihoods)
+        near = 1e-6 if n == 1 else 0.03
+        assert abs(ep.log_evidence(found, likelihoods) - log_z) < near
+        np.testing.assert_allclose(found.posterior.mean, mean, atol=near)
+        np.testing.assert_allclose(found.posterior.variance, variance, rtol=near)
+
+
+@pytest.mark.parametrize("ard", [False, True])
+def test_the_gradient_of_the_evidence_is_that_of_differences(ard: bool) -> None:
+    rng = np.random.default_rng(3)
+    x_nd = rng.normal(size=(14, 2))
+    _, likelihoods = problem(1, 14)
+    kernel = SquaredExponential.expected(2, ard)
+    kernel = kernel.at(kernel.theta + 0.2)
+
+    def evidence(theta: Floats) -> float:
+        return ep.log_evidence(settled(kernel.at(theta).over(x_nd), likelihoods), likelihoods)
+
+    found = settled(kernel.over(x_nd), likelihoods)
+    weights = ep.gradient_weights(found.posterior, ep.collapsed(found.sites, likelihoods))
+    gradient = kernel.gradient(x_nd, kernel.over(x_nd), weights)
+    for p, step in enumerate(1e-4 * np.eye(kernel.theta.size)):
+        numeric = (evidence(kernel.theta + step) - evidence(kernel.theta - step)) / 2e-4
+        assert np.isclose(gradient[p], numeric, rtol=1e-5, atol=1e-6)
 
 
 def test_two_kinds_of_sites_are_repeated_points() -> None:

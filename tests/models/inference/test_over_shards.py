@@ -15,7 +15,7 @@ from hitl.evidence import Evidence
 from hitl.models import PL, DawidSkene
 from hitl.models.combiner import fits_shards, given, needs_of
 from hitl.models.inference import unsupervised_pool
-from hitl.models.inference.engine import SERIAL, Shards
+from hitl.models.inference.engine import SERIAL, Shards, summed
 from hitl.models.registry import COMBINERS, combiner
 from tests import oracles
 from tests.models.shards import Elsewhere, MadeAnew, cut, stacked
@@ -144,6 +144,28 @@ def test_a_start_is_used_shard_by_shard(method: str) -> None:
         combiner(method).apply(whole, evidence).probabilities,
         atol=FAR,
     )
+
+
+def test_sums_are_added_in_pairs_of_neighbours() -> None:
+    for n in range(1, 12):
+        parts = [f"{i}" for i in range(n)]
+        assert summed(_Text(one) for one in parts).text == _in_pairs(parts)
+
+
+class _Text:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __add__(self, other: _Text) -> _Text:
+        return _Text(f"({self.text}+{other.text})")
+
+
+def _in_pairs(parts: list[str]) -> str:
+    """Level by level, as a tree over workers would; the odd one out goes up as it is."""
+    while len(parts) > 1:
+        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+        parts = [f"({pair[0]}+{pair[1]})" if len(pair) == 2 else pair[0] for pair in pairs]
+    return parts[0]
 
 
 def test_no_shard_is_an_error() -> None:

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene, OneCoin, TwoCoin
-from hitl.models.inference import warm_start
+from hitl.models.annotators import confusion
+from hitl.models.inference import em, warm_start
 from hitl.models.inference.engine import Shards
-from hitl.testing.crowds import part, single_labels
+from hitl.models.priors.shares import Shares
+from hitl.models.registry import COMBINERS, combiner
+from hitl.testing.crowds import crowd, part, single_labels
 
+FAST = [n for n in COMBINERS.own if not getattr(COMBINERS.load(n), "needs", None) and not n.endswith("bcc")] + [
+    "vb-ibcc"
+]
 BY_EM = pytest.mark.parametrize("method", [DawidSkene(), OneCoin(), TwoCoin(), VBIBCC(), VBIBCC.paper()], ids=repr)
+
+
+@pytest.mark.parametrize("name", FAST)
+@given(
+    seed=st.integers(0, 10**6),
+    n_items=st.integers(1, 40),
+    n_annotators=st.integers(1, 12),
+    n_classes=st.integers(2, 4),
+    habits=st.sampled_from([0.1, 1.0, 10.0]),
+)
+def test_one_label_per_item_is_its_answer(name: str, seed: int, habits: float, **sizes: int) -> None:
+    annotations = single_labels(np.random.default_rng(seed), habits=habits, **sizes)
+    found = combiner(name).fit(Evidence(annotations))
+    own = found.probabilities[np.arange(len(annotations)), annotations.label]
+    assert (own >= found.probabilities.max(axis=1) - 1e-9).all()
 
 
 @BY_EM
@@ -58,3 +82,22 @@ def test_a_contrarian_is_still_read_the_other_way_round(method: Any) -> None:
     answers[250:, :3] = -1
     found = method.fit(Evidence(Annotations.from_matrix(answers)))
     assert (found.codes[250:] == truth[250:]).mean() > 0.9
+
+
+@pytest.mark.parametrize("least_labels", [1, 2])
+def test_compared_labels_are_fitted_as_ever(least_labels: int) -> None:
+    evidence, _ = crowd(np.random.default_rng(4), 80, 5, asked=0.5, known=0.1)
+    method = DawidSkene(least_labels=least_labels)
+    annotations = evidence.annotations
+    assert (annotations.labels_per_item == 1).any()
+    pseudo_jl = confusion.even_pseudo_counts(3, 3, method.smoothing)
+    plain = em.run_em(
+        evidence,
+        Shares.even(3, method.share_smoothing),
+        confusion.Confusion.unlearned(pseudo_jl, annotations.n_annotators),
+        partial(warm_start.first_beliefs, start=None, unmet_jl=pseudo_jl),
+        tolerance=method.tolerance,
+        max_iterations=method.max_iterations,
+        least_labels=least_labels,
+    )
+    np.testing.assert_array_equal(method.fit(evidence).probabilities, plain.q_nj)

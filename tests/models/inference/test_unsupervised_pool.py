@@ -18,6 +18,7 @@ from hitl.models.inference.model_pool import unsupervised
 from hitl.models.inference.unsupervised_pool import (
     Part,
     PoolWeights,
+    chosen,
     error_correlation,
     newton_step,
     weights_by,
@@ -53,6 +54,19 @@ def objective(weight_m: Floats, feature_mnj: Floats, q_nj: Floats, mean: float, 
         logits = sum(w * feature_mnj[m, n] for m, w in enumerate(weight_m))
         total += float(q_nj[n] @ (logits - logsumexp(logits)))
     return total
+
+
+@pytest.mark.parametrize("models", [1, 2, 3])
+def test_newton_steps_end_where_no_nearby_weights_are_better(models: int) -> None:
+    rng = np.random.default_rng(models)
+    feature_mnj, q_nj = features(rng, models, 40, 4)
+    weight_m = np.full(models, 0.5)
+    for _ in range(60):
+        weight_m = newton_step(weight_m, feature_mnj, q_nj, 0.5, 3.0)
+    best = objective(weight_m, feature_mnj, q_nj, 0.5, 3.0)
+    for _ in range(200):
+        moved = np.maximum(weight_m + rng.normal(size=models) * 10 ** -rng.uniform(0.5, 4), 1e-6)
+        assert objective(moved, feature_mnj, q_nj, 0.5, 3.0) <= best + 1e-9
 
 
 def test_a_first_newton_step_is_that_of_finite_differences() -> None:
@@ -204,6 +218,17 @@ def test_a_copy_or_a_random_model_changes_next_to_nothing(items: int) -> None:
             changed.append(accuracy(Evidence(evidence.annotations, pair | {"more": more}), truth) - alone)
     assert abs(np.mean(changed)) < 0.002
     assert np.max(np.abs(changed)) < 0.01
+
+
+def test_a_large_pool_is_learned_from_some_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, _ = simulated(4, 3000, models=2)
+    everything = unsupervised(evidence, PLEM().temperature)[0].temperature_m
+    monkeypatch.setattr(unsupervised_pool, "ENOUGH", 1000)
+    rows = chosen(3000, 3000)
+    assert (rows.size, rows[0], rows[-1]) == (1000, 0, 2999)
+    some = unsupervised(evidence, PLEM().temperature)[0].temperature_m
+    np.testing.assert_allclose(some, everything, rtol=0.5)
+    assert not np.allclose(some, everything)
 
 
 def test_errors_are_as_correlated_where_people_were_asked_because_models_disagree_as_anywhere() -> None:

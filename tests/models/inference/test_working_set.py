@@ -11,6 +11,7 @@ from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DawidSkene
 from hitl.models.inference import working_set
 from hitl.models.inference.engine import Shards
+from hitl.models.inference.working_set import BINS, first_bins, judged
 from hitl.models.priors import Same
 from tests import oracles
 from tests.bench.bench_speed import crowd
@@ -103,3 +104,29 @@ def test_where_many_items_are_unsure_the_loop_runs_on_over_all(never: Any) -> No
     whole = DawidSkene().fit(evidence)
     assert quick.fit.objective[-1] == pytest.approx(whole.fit.objective[-1], abs=1e-7 * 12_000)
     assert np.abs(quick.probabilities - whole.probabilities).mean() < 1e-3
+
+
+def test_bins_are_in_order_of_sureness_and_counted_in_labels() -> None:
+    rng = np.random.default_rng(0)
+    evidence, _ = oracles.crowd(rng, 300, 6, 3, asked=0.6, known=0.05)
+    annotations = evidence.annotations
+    counted_n = rng.random(300) < 0.8
+    log_pi_klj = 3 * np.log(rng.dirichlet(np.ones(3), size=(6, 3))).transpose(0, 2, 1)
+    log_pi_klj[0] = np.log(np.eye(3) + 1e-300)  # whoever this one labels is sure
+    found = judged(evidence, log_pi_klj, np.log(np.full(3, 1 / 3)), counted_n, 0)
+    q_nj, bin_n, labels_b = found.q_nj, found.bin_n, found.labels_b
+    among_n = counted_n & ~evidence.known
+    unsure_n = 1 - q_nj.max(axis=1)
+    order = np.argsort(-unsure_n[among_n], kind="stable")
+    assert (np.diff(bin_n[among_n][order].astype(int)) >= 0).all()
+    assert (bin_n[~among_n] == BINS - 1).all()
+    assert (bin_n[unsure_n == 0] == BINS - 1).all()
+    assert 0 < (unsure_n[among_n] == 0).sum() < among_n.sum()
+    labels_n = annotations.labels_per_item
+    for b in np.unique(bin_n):
+        assert labels_b[b] == labels_n[among_n & (bin_n == b)].sum()
+    most = first_bins(labels_b, 0.9, 50)
+    assert labels_b[:most].sum() <= 50 < labels_b[: most + 1].sum()
+    some = first_bins(labels_b, 0.9, 10**9)
+    unsure = unsure_n * labels_n * among_n
+    assert unsure[bin_n < some].sum() == pytest.approx(0.9 * unsure.sum(), rel=0.15)

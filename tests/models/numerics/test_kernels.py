@@ -164,6 +164,21 @@ def test_totals_are_sums_over_the_items_asked_for() -> None:
     np.testing.assert_allclose(kernels.totals(q_nj, weight_n), weight_n @ q_nj, rtol=1e-13)
 
 
+@pytest.mark.usefixtures("threads")
+def test_no_labels_at_all_give_zeros() -> None:
+    none = np.empty(0, np.int32)
+    annotations = Annotations(none, none, none, ("a", "b"), (), ("x", "y"), ("x", "y"))
+    assert kernels.messages(annotations, np.zeros((0, 2, 2))).tolist() == [[0, 0], [0, 0]]
+    assert kernels.counts(annotations, np.full((2, 2), 0.5)).shape == (0, 2, 2)
+
+
+def test_pool_normalisers_are_those_of_the_weighted_sum() -> None:
+    rng = np.random.default_rng(4)
+    log_p, weight = np.log(random_rows(rng, 3, 20, 4)), rng.uniform(0, 2, size=(20, 3))
+    expected = logsumexp(np.einsum("nm,mnj->nj", weight, log_p), axis=1)
+    np.testing.assert_allclose(kernels.pooled(log_p, weight)[1], expected, rtol=0, atol=1e-12)
+
+
 def test_inputs_are_not_written_to_and_any_memory_order_will_do() -> None:
     rng = np.random.default_rng(5)
     annotations = oracles.crowd(rng, 10, 3, 3)[0].annotations

@@ -63,3 +63,10 @@ def test_derivatives_are_closed() -> None:
         in_variance = (bound(mean, variance + step)[0] - bound(mean, variance - step)[0]) / 2e-5
         np.testing.assert_allclose(in_mean, a_nj[0, j], atol=1e-8)
         np.testing.assert_allclose(in_variance, a_nj[0, j] * (1 - a_nj[0, j]) / 2, atol=1e-8)
+
+
+def test_without_variance_it_is_exact() -> None:
+    mean = np.random.default_rng(2).normal(size=(5, 3))
+    found, a_nj = bound(mean, np.zeros((5, 3)))
+    np.testing.assert_allclose(found, logsumexp(mean, axis=1), atol=1e-12)
+    np.testing.assert_allclose(a_nj, np.exp(mean - found[:, None]), atol=1e-12)

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 
 from hitl.annotations import Floats
-from hitl.models.priors.gp import GaussianProcess
+from hitl.models.priors.gp import GaussianProcess, Turn
 
 
 def exact(prior: GaussianProcess, message_nj: Floats) -> tuple[Floats, float]:
@@ -93,3 +93,27 @@ def test_the_gradient_of_a_process_is_that_of_differences() -> None:
     slope = [(value(theta + step) - value(theta - step)) / 2e-4 for step in 1e-4 * np.eye(3)]
     found = prior.posterior(message_nj.copy(), everything).statistics.gradient()
     np.testing.assert_allclose(found, slope, atol=1e-4)
+
+
+def test_a_turn_learns_what_the_last_move_did_to_the_gradient() -> None:
+    """On a quadratic: the secant holds, the inverse stays symmetric and positive, and the turns end at the top."""
+    rng = np.random.default_rng(8)
+    root = rng.normal(size=(3, 3))
+    hessian = root @ root.T + np.eye(3)
+    theta = np.array([0.3, -0.2, 0.5])
+    turn = Turn(theta, -hessian @ theta, np.eye(3) / np.linalg.norm(hessian))
+    for _ in range(40):
+        there = turn.theta + turn.move
+        onwards = turn.onwards(there, -hessian @ there)
+        if np.linalg.norm(there - turn.theta) < 1e-9:
+            break
+        np.testing.assert_allclose(onwards.inverse @ hessian @ turn.move, turn.move, atol=1e-8)
+        np.testing.assert_allclose(onwards.inverse, onwards.inverse.T, atol=1e-10)
+        assert np.linalg.eigvalsh(onwards.inverse).min() > 0
+        turn = onwards
+    np.testing.assert_allclose(turn.theta, 0, atol=1e-7)
+
+
+def test_a_move_against_the_slope_teaches_nothing() -> None:
+    turn = Turn(np.zeros(2), np.ones(2), np.eye(2), 1)
+    assert turn.onwards(np.ones(2), np.full(2, 2.0)).inverse is turn.inverse

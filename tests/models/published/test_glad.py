@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from hitl import score
@@ -15,7 +16,7 @@ from hitl.annotations import Annotations
 from hitl.evidence import Evidence
 from hitl.models import GLAD, MACE, MajorityVote
 from hitl.models.combiner import memory_of
-from hitl.models.glad import WIDTH
+from hitl.models.glad import WIDTH, Posterior
 from tests import oracles
 from tests.bench.honesty import random_crowds
 from tests.models.published.test_ptbcc import everywhere
@@ -51,6 +52,25 @@ def log_posterior(settings: GLAD, evidence: Evidence, ability: Floats, log_easin
 
 
 @everywhere
+@pytest.mark.parametrize("settings", [GLAD(), OTHER], ids=["default", "other priors"])
+def test_value_beliefs_and_gradient(shape: dict[str, Any], settings: GLAD) -> None:
+    rng = np.random.default_rng(1)
+    evidence, _ = oracles.crowd(rng, 8, **({"n_annotators": 3} | shape))
+    a = evidence.annotations
+    posterior, size = Posterior(settings, evidence), a.n_annotators
+    at, scale = rng.normal(0.5, 0.7, size + a.n_items), posterior.scale()
+    log_nj = joint(evidence, at[:size], at[size:])
+    q_nj = posterior.beliefs(at[:size], at[size:])[0]
+    np.testing.assert_allclose(q_nj, np.exp(log_nj - logsumexp(log_nj, axis=1, keepdims=True)), atol=1e-12)
+    value, gradient = posterior.loss(at / scale, scale)
+    assert value == pytest.approx(-log_posterior(settings, evidence, at[:size], at[size:]), abs=1e-9)
+    for i in range(at.size):
+        step = 1e-5 * np.eye(at.size)[i]
+        up, down = (log_posterior(settings, evidence, *np.split(at + s, [size])) for s in (step, -step))
+        assert -gradient[i] / scale[i] == pytest.approx((up - down) / 2e-5, abs=1e-6)
+
+
+@everywhere
 def test_no_nearby_parameters_are_better(shape: dict[str, Any]) -> None:
     rng = np.random.default_rng(2)
     evidence, _ = oracles.crowd(rng, 8, **({"n_annotators": 3} | shape))
@@ -60,15 +80,36 @@ def test_no_nearby_parameters_are_better(shape: dict[str, Any]) -> None:
     assert found.fit.converged
     assert (np.diff(found.fit.objective) > -1e-9).all()
     assert found.fit.objective[-1] == pytest.approx(best, abs=1e-9)
-    log_nj = joint(evidence, ability, log_easiness)
-    expected_nj = np.exp(log_nj - logsumexp(log_nj, axis=1, keepdims=True))
-    np.testing.assert_allclose(found.probabilities, expected_nj, atol=1e-9)
     for _ in range(100):
         size = 10.0 ** -rng.uniform(0.5, 3)
         moved_k, moved_n = (each + size * rng.normal(size=each.size) for each in (ability, log_easiness))
         assert log_posterior(OTHER, evidence, moved_k, moved_n) <= best + 1e-9
         assert log_posterior(OTHER, evidence, moved_k, log_easiness) <= best + 1e-9
         assert log_posterior(OTHER, evidence, ability, moved_n) <= best + 1e-9
+
+
+def test_it_ends_where_the_papers_em_ends() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(3), 40, 6, 3, known=0.1)
+    a, size = evidence.annotations, evidence.annotations.n_annotators
+    row, named = np.arange(len(a)), a.label < 3
+    assert named.all()
+    at = np.ones(size + a.n_items)
+    for _ in range(400):
+        log_nj = joint(evidence, at[:size], at[size:])
+        q_nj = np.exp(log_nj - logsumexp(log_nj, axis=1, keepdims=True))
+        right_m = q_nj[a.item, a.label]
+
+        def expected(both: Floats, right_m: Floats = right_m) -> float:
+            x_m = both[:size][a.annotator] * np.exp(both[size:])[a.item]
+            gained = -right_m * np.logaddexp(0, -x_m) - (1 - right_m) * np.logaddexp(0, x_m)
+            return -float(gained[row].sum()) - log_prior(GLAD(), both[:size], both[size:])
+
+        before, at = at, minimize(expected, at, method="L-BFGS-B", options={"maxiter": 5, "maxfun": 10**6}).x
+        if np.abs(at - before).max() < 1e-6:
+            break
+    found = GLAD().fit(evidence)
+    np.testing.assert_allclose(found.parameters["ability"], at[:size], atol=5e-3)
+    np.testing.assert_allclose(found.probabilities, q_nj, atol=5e-3)
 
 
 def drawn(seed: int) -> tuple[Evidence, Any, Floats, Floats]:

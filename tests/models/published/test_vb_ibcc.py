@@ -59,6 +59,18 @@ def test_each_iteration_is_the_printed_one(shape: dict[str, Any], iterations: in
     np.testing.assert_allclose(found.annotators.concentration, alpha, atol=1e-11)
 
 
+@everywhere
+def test_it_ends_where_the_printed_iterations_end(shape: dict[str, Any]) -> None:
+    """Momentum is on the way; the fixed point is the same."""
+    evidence, _ = oracles.crowd(np.random.default_rng(2), 40, 6, 3, **({"asked": 0.8} | shape))
+    found = replace(VBIBCC.paper(), tolerance=1e-14, max_iterations=5000).fit(evidence)
+    q, _, alpha = printed(evidence, 600)
+    assert np.abs(q - printed(evidence, 599)[0]).max() < 1e-9
+    np.testing.assert_allclose(found.probabilities, q, atol=1e-5)
+    np.testing.assert_allclose(found.annotators.concentration, alpha, atol=1e-4)
+    assert np.abs(VBIBCC().fit(evidence).probabilities - q).max() > 0.01  # the test can tell
+
+
 def test_from_the_prior_is_not_from_the_votes() -> None:
     evidence, _ = oracles.crowd(np.random.default_rng(3), 40, 6, 3)
     prior, votes = (VBIBCC(shared=False, begin=begin, max_iterations=1).fit(evidence) for begin in ("prior", "votes"))

@@ -111,6 +111,13 @@ def test_both_agree_with_plain_loops(
 # -- what theory says ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("phi", [-0.5, 0.0, 0.6, 0.9])
+def test_the_effective_size_of_an_autoregression_is_the_known_one(phi: float) -> None:
+    draws = autoregressive(np.random.default_rng(0), 4, 10_000, phi)
+    assert sampler.effective_size(draws) == pytest.approx(40_000 * (1 - phi) / (1 + phi), rel=0.1)
+    assert sampler.split_rhat(draws) == pytest.approx(1, abs=0.004)
+
+
 def test_chains_that_disagree_are_seen() -> None:
     rng = np.random.default_rng(3)
     draws = rng.normal(size=(4, 500))

@@ -81,6 +81,18 @@ def test_threads_change_nothing() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
+def test_steps_that_do_not_depend_on_the_class_before_are_dawid_skene() -> None:
+    evidence, _, chain, log_pi_klj = simulated(300, 2)
+    share_j = np.array([0.1, 0.2, 0.3, 0.4])
+    even = replace(chain, first_j=share_j, step_ij=np.tile(share_j, (J, 1)))
+    found = em.expectation(evidence, even, log_pi_klj)
+    bare = Evidence(evidence.annotations)
+    start = DawidSkene().fit(bare)
+    confusion_kjl = np.exp(log_pi_klj).transpose(0, 2, 1)
+    same = replace(start, annotators=replace(start.annotators, confusion=confusion_kjl), class_shares=share_j)
+    np.testing.assert_allclose(found.q_nj, DawidSkene().apply(same, bare).probabilities, atol=1e-9)
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("kind", [{}, {"sticky": 0.8, "right": (0.05, 0.45)}], ids=["any", "sticky and weak"])
 def test_it_comes_near_the_oracle_that_knows_chain_and_annotators(method: SequentialDawidSkene, kind: dict) -> None:  # type: ignore[type-arg]
