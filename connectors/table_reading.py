@@ -28,6 +28,7 @@ from hitl.kinds.span_tables import span_rows
 from hitl.parts import Place as SpanEnd
 from hitl.parts import spans_as_label
 from hitl.platform import PredictionRow, Question
+from hitl.tables.align import Match
 from hitl.tables.columns import Place, require_columns, unread_boxes
 from hitl.tables.encode import latest_answers, natural_order
 from hitl.tables.matrices import read_probabilities
@@ -42,7 +43,6 @@ from hitl.tables.names import (
     similar,
 )
 from hitl.tables.read import place_in, read_table
-from hitl.tables.shared_items import Match
 from hitl.tables.times import seconds_of
 
 QUESTION = "label"

@@ -26,8 +26,8 @@ from hitl.tables import align, edges
 from hitl.tables.columns import Table, as_typed_names, has_columns, require_columns, table_of, with_names
 from hitl.tables.encode import Name
 from hitl.tables.in_memory import Predictions, Truth, predictions_tables, truth_table
+from hitl.tables.matrices import ITEM, require_distributions
 from hitl.tables.matrices import ROW_TOLERANCE as ROW_TOLERANCE
-from hitl.tables.matrices import require_distributions
 from hitl.tables.names import require_no_list, warn_of_similar, with_classes
 from hitl.tables.read import name_of, place_in
 
@@ -334,5 +334,5 @@ class Evidence(OneLineRepr):
 
 def _with_column(table: pa.Table, item: str) -> pa.Table:
     """Rename the item column to "item"."""
-    names = [align.ITEM if name == item else name for name in table.column_names]
+    names = [ITEM if name == item else name for name in table.column_names]
     return table.rename_columns(names).replace_schema_metadata(table.schema.metadata)

@@ -222,7 +222,7 @@ def graph_of(settings: Settings, store: Store, items: Names, features: Floats | 
 
 def _model_files(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, dict[str, pa.Table]]:
     """Return question -> model -> table of probabilities, from the files of `[models]`, with the platform's keys."""
-    from hitl.tables.matrices import by_question
+    from hitl.tables.align import by_question
 
     files: dict[str, dict[str, pa.Table]] = {question.name: {} for question in questions}
     key_of = {own: key for key, own in item_names(settings, store).items()} if settings.models else {}

@@ -36,7 +36,7 @@ from hitl.tables.columns import (
 )
 from hitl.tables.encode import names_of, natural_order
 from hitl.tables.in_memory import Predictions, Truth, is_named, predictions_tables, truth_table
-from hitl.tables.wide import items_of, melted
+from hitl.tables.layouts import items_of, melted
 
 
 def combine(

@@ -23,7 +23,7 @@ from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
 from hitl.models.inference.engine import Shards, Table
 from hitl.models.registry import COMBINERS
-from hitl.tables.memory import memory_limit, readable
+from hitl.tables.limits import memory_limit, readable
 
 EVIDENCE = {
     "probabilities": "class probabilities of a model (probabilities=, --probabilities)",

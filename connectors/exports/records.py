@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from hitl.connectors.exports.export import Record
 from hitl.errors import BadTable
-from hitl.tables.limits import limits, require_harmless
-from hitl.tables.memory import memory_limit, require_memory
+from hitl.tables.limits import limits, memory_limit, require_harmless, require_memory
 from hitl.tables.parsers import bounded_lines, is_shallow, parsed_object
 from hitl.tables.read import READ, is_arrow, parsing, place_in_file, read_parts
 from hitl.tables.write import suffix_of

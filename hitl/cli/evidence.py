@@ -161,9 +161,9 @@ class Given(Columns, Files):
         from hitl.evidence import Evidence
         from hitl.models.graphs.neighbours import nearest_neighbours
         from hitl.tables.edges import COLUMNS, NEIGHBOUR
+        from hitl.tables.layouts import items_of
         from hitl.tables.matrices import FEATURES, read_vectors
         from hitl.tables.names import NameReader, missing_looking
-        from hitl.tables.wide import items_of
 
         if self.neighbours is not None and (self.graph is not None or self.features is None):
             raise BadSettings("--neighbours links items to those with the nearest --features, in place of --graph")
@@ -218,10 +218,10 @@ class Given(Columns, Files):
         import pyarrow as pa
 
         from hitl.tables.columns import require_columns, unread_parts
+        from hitl.tables.layouts import is_wide, melted, with_item
         from hitl.tables.names import OTHER
         from hitl.tables.read import place_in, read_table
         from hitl.tables.times import seconds_of
-        from hitl.tables.wide import is_wide, melted, with_item
 
         names = {self.item: "item", self.label: "label"} | ({} if self.anonymous else {self.annotator: "annotator"})
         assert self.annotations is not None
@@ -254,7 +254,7 @@ class Given(Columns, Files):
 
     def _columns_in(self, path: Path, labels: pa.Table, *names: str) -> list[str]:
         """Return the columns of a file that hold the same as these of `labels`. Says which, if named otherwise."""
-        from hitl.tables.recognition import column_like
+        from hitl.tables.layouts import column_like
 
         found: list[str] = []
         for name in names:

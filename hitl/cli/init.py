@@ -116,8 +116,8 @@ def _tables(path: Path, config: Path, given: Mapping[str, str | None]) -> Found:
     Raises BadSettings if there are no tables, or if the column of items or labels is in doubt.
     """
     from hitl.connectors.table_files import TableFiles
+    from hitl.tables.layouts import guess_columns
     from hitl.tables.read import column_names, read_table
-    from hitl.tables.recognition import guess_columns
 
     if not path.exists():
         raise BadSettings(f"init: {path}: no such file or folder")

@@ -50,7 +50,7 @@ def rank(
 
     from hitl.models.preferences.comparisons import COLUMNS, Comparisons
     from hitl.models.preferences.davidson import Davidson
-    from hitl.tables.memory import require_memory
+    from hitl.tables.limits import require_memory
     from hitl.tables.read import read_table
     from hitl.tables.write import require_distinct, require_writable, write_table
 

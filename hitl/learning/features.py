@@ -191,8 +191,8 @@ def file_source(path: str, names: Mapping[str, str]) -> Source:
     The space depends on the content of the file, so a changed file gets a new one.
     """
     from hitl.models.predictors import features
+    from hitl.tables.align import PROJECT, require_shared
     from hitl.tables.matrices import read_vectors
-    from hitl.tables.shared_items import PROJECT, require_shared
 
     own, x_nd = read_vectors(path)
     require_shared(path, own, dict.fromkeys(names.values()), *PROJECT)

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from hitl.annotations import Floats
+from hitl.tables.align import PROJECT, require_shared
 from hitl.tables.edges import NEIGHBOUR, adjacency, edge_table, ends
 from hitl.tables.read import read_table
-from hitl.tables.shared_items import PROJECT, require_shared
 
 
 @dataclass(frozen=True, eq=False)

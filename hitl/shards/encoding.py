@@ -33,7 +33,7 @@ from hitl.platform import Progress, silent
 from hitl.shards import places
 from hitl.shards.reading import MANIFEST, Folder, Manifest, MappedAnnotations, StoredShards
 from hitl.shards.runs import Runs, equal_ranges
-from hitl.tables.align import truth_of
+from hitl.tables.align import Match, truth_of
 from hitl.tables.columns import Place, empty_as_null, numbers_of, require_columns, row_number
 from hitl.tables.encode import (
     check_names,
@@ -46,7 +46,6 @@ from hitl.tables.encode import (
 from hitl.tables.limits import limits, require_fit
 from hitl.tables.names import OTHER, NameReader, TextRules, require_no_list, warn_of_similar
 from hitl.tables.read import place_in_file, read_parts
-from hitl.tables.shared_items import Match
 from hitl.tables.times import order_of, seconds_of
 from hitl.tables.write import exclusive_lock
 

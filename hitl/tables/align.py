@@ -7,8 +7,10 @@ appears twice, is an error. The message names the file and line if the table was
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.annotations import Annotations, Floats, Ints, Name, Names
-from hitl.errors import BadEvidence, UnmatchedNames
-from hitl.formatting import listed
+from hitl.errors import BadEvidence, BadTable, UnmatchedNames
+from hitl.formatting import counted, listed
 from hitl.tables.columns import (
     Place,
     as_names,
@@ -28,17 +30,20 @@ from hitl.tables.columns import (
     with_names,
 )
 from hitl.tables.encode import names_of, natural_order, places_of
-from hitl.tables.matrices import vectors_of
-from hitl.tables.memory import FEWER_NUMBERS, require_memory
+from hitl.tables.limits import FEWER_NUMBERS, require_memory
+from hitl.tables.matrices import ITEM, read_probabilities, vectors_of
 from hitl.tables.names import likeness
 from hitl.tables.read import name_of, place_in
-from hitl.tables.shared_items import require_shared
 
-ITEM = "item"
-"""Name of the item column of a table given in place of an array."""
+if TYPE_CHECKING:
+    from hitl.platform import Question
 
 _INTEGER = r"^(0|-?[1-9]\d{0,17})$"
 """Integer as text, in its only spelling."""
+
+
+PROJECT = ("items of the project", "the ids that `hitl export` writes")
+"""Items that a file of a project is matched with, and the ids expected in it (`require_shared`)."""
 
 
 # -- before the annotations are built ----------------------------------------------------------------------
@@ -135,7 +140,7 @@ def probabilities_of(annotations: Annotations, model: str, table: pa.Table) -> t
             f"{where}: columns p_<class> name {listed(sorted(map(str, columns)))}; "
             f"expected the classes {listed(sorted(map(str, classes)))}"
         )
-    rows = _rows_of(annotations, table.column(ITEM), place_of)
+    rows = codes_in(table.column(ITEM), annotations.items, place_of)
     require_memory(where, 3 * 8 * annotations.n_items * annotations.n_classes, instead=FEWER_NUMBERS)
     values = np.full((annotations.n_items, annotations.n_classes), np.nan)
     for code, name in enumerate(classes):
@@ -152,7 +157,7 @@ def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
     """Return (N, D) features in the order of the items; an item that is not in the table has a row of NaN."""
     where = name_of(table, "features")
     names, x_md = vectors_of(table, where, item)
-    rows = _rows_of(annotations, pa.chunked_array([pa.array(names)]), lambda _: where)
+    rows = codes_in(pa.chunked_array([pa.array(names)]), annotations.items, lambda _: where)
     require_memory(where, 2 * 8 * annotations.n_items * x_md.shape[1], instead=FEWER_NUMBERS)
     x_nd = np.full((annotations.n_items, x_md.shape[1]), np.nan)
     x_nd[rows] = x_md
@@ -176,7 +181,7 @@ def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -
     numbers = np.flatnonzero(empty_as_null(names_of(table.column(label))).is_valid())
     place_of = place_in(table, lambda _: "truth")
     table = table.take(numbers)
-    rows = _rows_of(annotations, table.column(item), lambda row: place_of(int(numbers[row])))
+    rows = codes_in(table.column(item), annotations.items, lambda row: place_of(int(numbers[row])))
     names, codes = codes_among(table.column(label), annotations.classes)
     if (codes < 0).any():
         first = int(np.argmax(codes < 0))
@@ -212,17 +217,129 @@ def codes_among(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints
     return names, np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
 
 
-def _rows_of(annotations: Annotations, column: pa.ChunkedArray, place_of: Place) -> Ints:
-    """Return the codes of a column of item names. Raise BadEvidence for an unknown or repeated item."""
-    names, rows = codes_among(column, annotations.items)
-    if (rows < 0).any():
-        first = int(np.argmax(rows < 0))
+def codes_in(
+    column: pa.ChunkedArray, items: Names, place_of: Place, kind: str = "item", *, repeats: bool = False
+) -> Ints:
+    """Return (rows,) positions in `items` of a column of names.
+
+    Raise BadTable for an empty name, BadEvidence for an unknown one or, unless `repeats`, one that appears twice.
+    """
+    names, codes = codes_among(empty_as_null(names_of(column)), items)
+    for row in np.flatnonzero(codes < 0)[:1].tolist():
+        if names[row] is None:
+            raise BadTable(f"{place_of(row)}: the {kind} is empty; expected a name in every row")
         raise BadEvidence(
-            f"{place_of(first)}: item {names[first]!r} is not among the {annotations.n_items} items of the annotations"
+            f"{place_of(row)}: {kind} {names[row]!r} is not among the {len(items)} items of the annotations"
         )
-    count = np.bincount(rows, minlength=annotations.n_items)
-    if (count > 1).any():
+    count = np.bincount(codes, minlength=len(items))
+    if not repeats and (count > 1).any():
         twice = int(np.argmax(count > 1))
-        second = int(np.flatnonzero(rows == twice)[1])
-        raise BadEvidence(f"{place_of(second)}: item {annotations.items[twice]!r} appears twice; expected one row")
-    return rows
+        second = int(np.flatnonzero(codes == twice)[1])
+        raise BadEvidence(f"{place_of(second)}: item {items[twice]!r} appears twice; expected one row")
+    return codes
+
+
+# -- with the items of a project ----------------------------------------------------------------------------
+
+
+def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence[Question]) -> dict[str, pa.Table]:
+    """Return question -> table of item and p_<class>, from a file that names its items by the user's own ids.
+
+    `key_of` maps the user's own id of an item to the project's key; rows of other items are left out. The columns
+    p_<class> belong to the question that has all of these classes. For yes/no questions, which have names of the form
+    "<control>=<class>", the column p_<class> is the probability of yes. Warn if some items are not in the project.
+    Raise BadEvidence if none is, and BadTable if no question or several match.
+    """
+    alone = questions[0].classes if len(questions) == 1 else None
+    table = read_probabilities(path, classes=alone)
+    require_columns(table, [ITEM], str(path))
+    names = as_names(table.column(ITEM)).to_pylist()
+    require_shared(str(path), dict.fromkeys(names), key_of, *PROJECT)
+    rows = [row for row, name in enumerate(names) if name in key_of]
+    keys, table = pa.array([key_of[names[row]] for row in rows]), table.take(rows)
+    columns = {name.removeprefix("p_"): table.column(name) for name in table.column_names if name.startswith("p_")}
+    fitting = [question for question in questions if columns.keys() <= set(map(str, question.classes))]
+    ticked = {question.name.partition("=")[2]: question.name for question in questions if "=" in question.name}
+    if len(fitting) == 1:
+        return {fitting[0].name: pa.table({ITEM: keys} | {f"p_{name}": column for name, column in columns.items()})}
+    if fitting or not columns.keys() <= ticked.keys():
+        asked = "; ".join(f"{question.name}: {', '.join(map(str, question.classes))}" for question in questions)
+        raise BadTable(f"{path}: its columns p_{', p_'.join(columns)} fit no single question; there are {asked}")
+    return {
+        ticked[name]: pa.table({ITEM: keys, "p_yes": yes, "p_no": pc.subtract(1.0, pc.cast(yes, pa.float64()))})
+        for name, yes in columns.items()
+    }
+
+
+# -- items that two tables share ----------------------------------------------------------------------------
+
+
+@dataclass
+class Match:
+    """Numbers of items of a table and of those that it is expected to have.
+
+    Attributes:
+        names: number of items of the table.
+        expected: number of expected items.
+        matched: number of items that are both.
+        strange: up to three items of the table that are not expected.
+        instance: an expected item.
+    """
+
+    names: int = 0
+    expected: int = 0
+    matched: int = 0
+    strange: list[Name] = field(default_factory=list)
+    instance: Name = ""
+
+    def add(self, names: Iterable[Name], expected: Collection[Name]) -> None:
+        """Count distinct items of a table, or of a part that holds all rows of its items."""
+        names = list(names)
+        strange = [name for name in names if name not in expected]
+        self.names, self.expected = self.names + len(names), self.expected + len(expected)
+        self.matched += len(names) - len(strange)
+        self.strange = [*self.strange, *strange][:3]
+        self.instance = self.instance or next(iter(expected), "")
+
+    def describe(self, where: str, which: str) -> str | None:
+        """Describe the items that are not expected; None if there are none.
+
+        A table that has all expected items may have others: they are a pool of items without labels.
+        """
+        others = self.names - self.matched
+        if not others or self.matched == self.expected:
+            return None
+        return (
+            f"{where}: {self.matched:,} of its {counted(self.names, 'item')} {_be(self.matched)} among the "
+            f"{self.expected:,} {which}, {others:,} {_be(others)} not, for instance "
+            f"{', '.join(map(repr, self.strange))}; if they are misspelled, write them as there"
+        )
+
+    def require(self, where: str, which: str, ids: str, stacklevel: int) -> None:
+        """Warn if some items match and others do not. Raise BadEvidence, naming the expected `ids`, if none does."""
+        if self.names and self.expected and not self.matched:
+            raise BadEvidence(
+                f"{where}: none of its {counted(self.names, 'item')} is among the {self.expected:,} {which} "
+                f"(for instance {self.strange[0]!r}, unlike {self.instance!r}); expected {ids}"
+            )
+        message = self.describe(where, which)
+        if message is not None:
+            warnings.warn(message, UnmatchedNames, stacklevel=stacklevel)
+
+
+def require_shared(
+    where: str,
+    names: Iterable[Name],
+    expected: Collection[Name],
+    which: str = "annotated ones",
+    ids: str = "the same item names",
+    stacklevel: int = 2,
+) -> None:
+    """Match the distinct items of a table with those that it is `expected` to have (`Match.require`)."""
+    match = Match()
+    match.add(names, expected)
+    match.require(where, which, ids, stacklevel)
+
+
+def _be(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.tables.columns import is_text
-from hitl.tables.limits import require_shape
-from hitl.tables.memory import SHARDS, memory_limit, require_memory
+from hitl.tables.limits import SHARDS, memory_limit, require_memory, require_shape
 
 COPIES = 2
 """Times that a table is held at the peak: as it was read, and with its names as text. Measured: 1.4 to 1.7."""

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.errors import BadTable
-from hitl.tables.memory import FEWER_NUMBERS, require_memory
+from hitl.tables.limits import FEWER_NUMBERS, require_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -213,8 +214,6 @@ def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     Raise BadTable for lists, and for whole numbers that are too large for a column of floats.
     """
-    import pyarrow.compute as pc
-
     if is_vector(column.type):
         row = pc.index(pc.is_null(column), False).as_py()
         example = f", such as {column[row].as_py()!r} in row {row}" if row >= 0 else ""
@@ -262,8 +261,6 @@ def plain_name(name: T) -> T:
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column as strings, with NaN as null and whole numbers without ".0". Raise BadTable for lists."""
-    import pyarrow.compute as pc
-
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_float16(column.type):
@@ -273,8 +270,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.replace_substring_regex(text, r"\.0{6}", "")
     column = nan_as_null(column)
     if pa.types.is_floating(column.type):
-        whole = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), EXACT))
-        integers = pc.if_else(whole, column, None).cast(pa.int64()).cast(pa.string())
+        integers = pc.if_else(_is_whole(column), column, None).cast(pa.int64()).cast(pa.string())
         return pc.coalesce(integers, column.cast(pa.string()))
     try:
         return column.cast(pa.string())
@@ -296,15 +292,11 @@ def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column with null for empty text, which is not a name."""
-    import pyarrow.compute as pc
-
     return pc.if_else(pc.equal(column, ""), None, column) if is_text(column.type) else column
 
 
 def nan_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column with null for NaN, which pandas and others write for missing values."""
-    import pyarrow.compute as pc
-
     if not pa.types.is_floating(column.type):
         return column
     missing = pc.is_nan(column)
@@ -313,10 +305,11 @@ def nan_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def are_whole(column: pa.ChunkedArray) -> bool:
     """Return True if all floats are whole numbers that an integer holds exactly."""
-    import pyarrow.compute as pc
+    return bool(pc.all(_is_whole(column)).as_py())
 
-    exact = pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), 2.0**53))
-    return bool(pc.all(exact).as_py())
+
+def _is_whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), EXACT))
 
 
 def repeated(names: Sequence[Any]) -> Any:
@@ -347,16 +340,11 @@ def numbers_of(column: pa.ChunkedArray, where: str) -> npt.NDArray[np.float64]:
     try:
         values = column.cast(pa.float64(), safe=not pa.types.is_uint64(column.type)).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        text = unparsed(error)
+        match = _UNPARSED.match(str(error))
+        text = str(error) if match is None else repr(match[1])
         point = ", with a point before the decimals" if _DECIMAL_COMMA.fullmatch(text) else ""
         raise BadTable(f"{where}: not numeric: {text}; expected numbers{point}") from None
     return np.asarray(values, dtype=np.float64)
-
-
-def unparsed(error: Exception) -> str:
-    """Return the text that Arrow could not parse, in quotes, or the whole error if it names none."""
-    match = _UNPARSED.match(str(error))
-    return str(error) if match is None else repr(match[1])
 
 
 def is_vector(kind: pa.DataType) -> bool:
@@ -369,8 +357,6 @@ def vectors(column: pa.ChunkedArray, where: str, place_of: Place = row_number) -
 
     Raise BadTable, naming `where`, for values that are not numbers. For lists of different lengths, also name a row.
     """
-    import pyarrow.compute as pc
-
     if not is_vector(column.type):
         return numbers_of(column, where)[:, None]
     lengths = np.asarray(pc.list_value_length(column).fill_null(-1).to_numpy(), dtype=np.int64)

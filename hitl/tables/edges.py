@@ -15,17 +15,14 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from scipy import sparse
 
 from hitl.errors import BadEvidence, BadTable
-from hitl.tables.align import codes_among
+from hitl.tables.align import codes_in
 from hitl.tables.columns import (
-    Place,
     as_names,
     as_typed_names,
-    empty_as_null,
     has_columns,
     numbers_of,
     require_columns,
@@ -94,7 +91,8 @@ def adjacency(table: pa.Table, items: Sequence[Name], where: str = "graph", item
     if items and isinstance(items[0], str):
         table = with_names(table, [item, NEIGHBOUR])
     place_of = place_in(table, lambda row: f"{where}, {row_number(row)}")
-    one, other = (_codes(table.column(name), name, items, place_of) for name in (item, NEIGHBOUR))
+    columns = (codes_in(table.column(name), tuple(items), place_of, name, repeats=True) for name in (item, NEIGHBOUR))
+    one, other = (codes.astype(np.int64) for codes in columns)
     weight = np.ones(table.num_rows)
     if WEIGHT in table.column_names:
         weight = numbers_of(table.column(WEIGHT), f"{name_of(table, where)}, column {WEIGHT!r}")
@@ -114,15 +112,3 @@ def adjacency(table: pa.Table, items: Sequence[Name], where: str = "graph", item
 
 def _is_networkx(graph: Any) -> bool:
     return all(hasattr(graph, name) for name in ("edges", "nodes", "is_multigraph"))  # networkx is not imported
-
-
-def _codes(column: pa.ChunkedArray, kind: str, items: Sequence[Name], place_of: Place) -> npt.NDArray[np.int64]:
-    """Return (E,) positions of names in `items`. Raise BadTable if a name is empty, BadEvidence if it is unknown."""
-    names, codes = codes_among(empty_as_null(names_of(column)), tuple(items))
-    for row in np.flatnonzero(codes < 0)[:1].tolist():
-        if names[row] is None:
-            raise BadTable(f"{place_of(row)}: the {kind} is empty; expected a name in every row")
-        raise BadEvidence(
-            f"{place_of(row)}: {kind} {names[row]!r} is not among the {len(items)} items of the annotations"
-        )
-    return codes.astype(np.int64)

@@ -23,24 +23,18 @@ import math
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hitl.errors import BadInput, BadTable
 from hitl.tables.columns import Place, as_names, is_vector, repeated, require_columns, require_names, vectors
 from hitl.tables.encode import names_of
-from hitl.tables.limits import require_harmless
-from hitl.tables.memory import FEWER_NUMBERS, require_memory
+from hitl.tables.limits import FEWER_NUMBERS, require_harmless, require_memory
 from hitl.tables.read import parsing, place_in, read_table
-from hitl.tables.shared_items import PROJECT, require_shared
 from hitl.tables.write import write_table
-
-if TYPE_CHECKING:
-    from hitl.platform import Question
 
 ITEM = "item"
 Array = npt.NDArray[np.float64]
@@ -229,35 +223,6 @@ def as_table(items: Sequence[object], classes: Sequence[object], values: Array, 
     for code, name in enumerate(names):
         columns[f"p_{name}"] = pa.array(values[:, code], from_pandas=True)
     return pa.table(columns)
-
-
-def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence[Question]) -> dict[str, pa.Table]:
-    """Return question -> table of item and p_<class>, from a file that names its items by the user's own ids.
-
-    `key_of` maps the user's own id of an item to the project's key; rows of other items are left out. The columns
-    p_<class> belong to the question that has all of these classes. For yes/no questions, which have names of the form
-    "<control>=<class>", the column p_<class> is the probability of yes. Warn if some items are not in the project.
-    Raise BadEvidence if none is, and BadTable if no question or several match.
-    """
-    alone = questions[0].classes if len(questions) == 1 else None
-    table = read_probabilities(path, classes=alone)
-    require_columns(table, [ITEM], str(path))
-    names = as_names(table.column(ITEM)).to_pylist()
-    require_shared(str(path), dict.fromkeys(names), key_of, *PROJECT)
-    rows = [row for row, name in enumerate(names) if name in key_of]
-    keys, table = pa.array([key_of[names[row]] for row in rows]), table.take(rows)
-    columns = {name.removeprefix("p_"): table.column(name) for name in table.column_names if name.startswith("p_")}
-    fitting = [question for question in questions if columns.keys() <= set(map(str, question.classes))]
-    ticked = {question.name.partition("=")[2]: question.name for question in questions if "=" in question.name}
-    if len(fitting) == 1:
-        return {fitting[0].name: pa.table({ITEM: keys} | {f"p_{name}": column for name, column in columns.items()})}
-    if fitting or not columns.keys() <= ticked.keys():
-        asked = "; ".join(f"{question.name}: {', '.join(map(str, question.classes))}" for question in questions)
-        raise BadTable(f"{path}: its columns p_{', p_'.join(columns)} fit no single question; there are {asked}")
-    return {
-        ticked[name]: pa.table({ITEM: keys, "p_yes": yes, "p_no": pc.subtract(1.0, pc.cast(yes, pa.float64()))})
-        for name, yes in columns.items()
-    }
 
 
 def _names(path: Path, what: str, own: Any, given: Sequence[Any] | None, number: int) -> list[Any]:

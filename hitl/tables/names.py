@@ -27,7 +27,6 @@ P = "p_"
 MISSING = frozenset({"", "-", "n/a", "na", "nan", "nil", "none", "null", "<na>", "#n/a"})
 """Texts, in lower case, that programs write for an empty field."""
 
-
 OTHER = ""
 """Kind of a column without names."""
 
@@ -55,11 +54,6 @@ class TextRules:
     ignore_case: bool = False
     na: tuple[str, ...] = ()
     day_first: bool | None = None
-
-    @property
-    def change_names(self) -> bool:
-        """True if names are not taken as written."""
-        return self.trim or self.ignore_case or bool(self.na)
 
 
 class NameReader:
@@ -89,7 +83,8 @@ class NameReader:
         """
         names = [column for column, kind in kinds.items() if column in table.column_names and kind != OTHER]
         table = with_names(table, names)
-        for place, field in enumerate(table.schema) if self._rules.change_names else ():
+        as_written = not (self._rules.trim or self._rules.ignore_case or self._rules.na)
+        for place, field in enumerate(() if as_written else table.schema):
             if is_text(field.type) and field.name in kinds:
                 table = table.set_column(place, field.name, self._cleaned(table.column(place), kinds[field.name]))
         return table
@@ -104,10 +99,10 @@ class NameReader:
         chunks = column.dictionary_encode().chunks  # with one dictionary
         texts = chunks[0].dictionary.to_pylist() if chunks else []
         if kind == OTHER:
-            names = pa.array([None if self._key(text) in self._na else text for text in texts], pa.string())
+            texts = [None if self._key(text) in self._na else text for text in texts]
         else:
-            names = pa.array([self.name(kind, text) for text in texts], pa.string())
-        return pa.chunked_array([names.take(chunk.indices) for chunk in chunks], pa.string())
+            texts = [self.name(kind, text) for text in texts]
+        return pa.chunked_array([pa.array(texts, pa.string()).take(chunk.indices) for chunk in chunks], pa.string())
 
     def _key(self, text: str) -> str:
         text = plain_name(text.strip() if self._rules.trim else text)
@@ -185,15 +180,12 @@ def likeness(name: Name) -> str:
 
 def _advice(one: Name, other: Name) -> str:
     """Return what to do if two similar names are one."""
-    spaces, case = (str(one).strip(), str(other).strip()), (str(one).casefold(), str(other).casefold())
-    both = spaces[0].casefold() == spaces[1].casefold()
-    flags = (
-        ["trim"]
-        if spaces[0] == spaces[1]
-        else ["ignore-case"]
-        if case[0] == case[1]
-        else ["trim", "ignore-case"] * both
-    )
+    readings: dict[tuple[str, ...], Callable[[str], str]] = {
+        ("trim",): str.strip,
+        ("ignore-case",): str.casefold,
+        ("trim", "ignore-case"): lambda name: name.strip().casefold(),
+    }
+    flags = next((flags for flags, read in readings.items() if read(str(one)) == read(str(other))), ())
     keys = " and ".join(f"source.{flag.replace('-', '_')}" for flag in flags)
     options = " ".join(f"--{flag}" for flag in flags)
     return "write them alike" + (f", as commands do with {options} and projects with {keys}" if flags else "")

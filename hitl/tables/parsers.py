@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from hitl.errors import BadTable, MissingExtra
-from hitl.tables.limits import limits, require_shape
-from hitl.tables.memory import SHARDS, SHORTER, memory_limit, require_memory
+from hitl.tables.limits import SHARDS, SHORTER, limits, memory_limit, require_memory, require_shape
 
 BLOCK = 1 << 22
 """Bytes of a CSV file that are parsed at a time. No row may be longer."""

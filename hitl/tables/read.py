@@ -22,8 +22,7 @@ from hitl.errors import BadTable, HitlError
 from hitl.tables import columnar, parsers
 from hitl.tables.columnar import COPIES, bytes_of
 from hitl.tables.columns import FILE, Place, require_columns, require_names, row_number, with_names
-from hitl.tables.limits import require_fit, require_harmless, require_shape
-from hitl.tables.memory import memory_limit, require_memory
+from hitl.tables.limits import memory_limit, require_fit, require_harmless, require_memory, require_shape
 from hitl.tables.write import FORMATS, restored, suffix_of
 
 READ = {**FORMATS, ".xlsx": "xlsx"}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import numpy as np
@@ -47,17 +48,14 @@ def seconds_of(
     BadAnnotations, naming the row and the column, for text that is no time, and for dates that are not decided.
     """
     if is_text(column.type):
-        try:
+        with suppress(BadTable):
             return numbers_of(column, f"column {name!r}")
-        except BadTable:
-            pass
-        try:
-            column = pc.cast(column, pa.timestamp("us", tz="UTC"))
-        except pa.ArrowInvalid:
-            try:
-                column = pc.cast(column, pa.timestamp("us"))
-            except pa.ArrowInvalid:
-                column = _parsed(column, name, day_first, place_of)
+        for zone in ("UTC", None):
+            with suppress(pa.ArrowInvalid):
+                column = pc.cast(column, pa.timestamp("us", tz=zone))
+                break
+        else:
+            column = _parsed(column, name, day_first, place_of)
     if pa.types.is_date(column.type):
         column = pc.cast(column, pa.timestamp("us"))
     if pa.types.is_timestamp(column.type):
@@ -74,14 +72,12 @@ def order_of(column: pa.ChunkedArray, name: str, day_first: bool | None, place_o
     """
     if not is_text(column.type):
         return day_first
+    column = pc.utf8_trim_whitespace(column)
     dates = column.filter(pc.match_substring_regex(column, _PERHAPS_SHORT)).unique().to_pylist()
-    short = {text: found for text in dates if (found := _SHORT_DATE.match(text.strip()))}
+    short = {text: found for text in dates if (found := _SHORT_DATE.match(text))}
     if not short:
         return day_first
-
-    def place(text: str) -> str:
-        return f"{place_of(int(pc.index(column, text).as_py()))}, column {name!r}: {text!r}"
-
+    place = _place_in(column, name, place_of)
     shown = _decide(short, day_first, place)
     if day_first not in (None, shown):
         text = next(text for text, found in short.items() if int(found[1 if shown else 3]) > 12)
@@ -95,13 +91,9 @@ def order_of(column: pa.ChunkedArray, name: str, day_first: bool | None, place_o
 
 def _parsed(column: pa.ChunkedArray, name: str, day_first: bool | None, place_of: Place) -> pa.ChunkedArray:
     """Parse each distinct text of a column once."""
-    chunks = pc.utf8_trim_whitespace(column).dictionary_encode().chunks  # with one dictionary
-    texts = chunks[0].dictionary.to_pylist()
-
-    def place(text: str) -> str:
-        row = int(pc.index(pc.utf8_trim_whitespace(column), text).as_py())
-        return f"{place_of(row)}, column {name!r}: {text!r}"
-
+    column = pc.utf8_trim_whitespace(column)
+    chunks, place = column.dictionary_encode().chunks, _place_in(column, name, place_of)
+    texts = chunks[0].dictionary.to_pylist()  # of all chunks
     short = {text: found for text in texts if (found := _SHORT_DATE.match(text))}
     day_first = _decide(short, day_first, place) if short else None
     complete: set[str] = set()
@@ -117,6 +109,11 @@ def _parsed(column: pa.ChunkedArray, name: str, day_first: bool | None, place_of
                 ) from None
     parsed = pa.array(seconds, pa.float64())
     return pa.chunked_array([parsed.take(chunk.indices) for chunk in chunks], pa.float64())
+
+
+def _place_in(column: pa.ChunkedArray, name: str, place_of: Place) -> Callable[[str], str]:
+    """Return a function that names the first row with a text of a column."""
+    return lambda text: f"{place_of(int(pc.index(column, text).as_py()))}, column {name!r}: {text!r}"
 
 
 def parse_time(text: str, day_first: bool, complete: set[str]) -> float:

@@ -27,6 +27,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.errors import BadTable, Busy
 from hitl.tables.columns import is_text
@@ -132,7 +133,6 @@ def _for_spreadsheets(table: pa.Table) -> pa.Table:
 
 def defused(table: pa.Table) -> pa.Table:
     """Return the table with an apostrophe before each formula, in column names too."""
-    import pyarrow.compute as pc
 
     def is_formula(text: pa.ChunkedArray) -> pa.ChunkedArray:
         if not pc.any(pc.is_in(pc.utf8_slice_codeunits(text, 0, 1), value_set=pa.array(FIRST, text.type))).as_py():
@@ -144,7 +144,6 @@ def defused(table: pa.Table) -> pa.Table:
 
 def restored(table: pa.Table) -> pa.Table:
     """Undo `defused`: remove one apostrophe before each formula."""
-    import pyarrow.compute as pc
 
     def is_defused(text: pa.ChunkedArray) -> pa.ChunkedArray:
         quoted = pc.starts_with(text, "'")
@@ -159,7 +158,6 @@ def _changed(
     change: Callable[[pa.ChunkedArray], pa.ChunkedArray],
 ) -> pa.Table:
     """Apply `change` to the texts and column names for which `concerns` is true."""
-    import pyarrow.compute as pc
 
     def changed(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
         which = pc.fill_null(concerns(column), False)

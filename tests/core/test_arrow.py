@@ -15,7 +15,7 @@ from hitl.annotations import Annotations
 from hitl.errors import BadTable
 from hitl.evidence import Evidence
 from hitl.tables.columns import table_of
-from hitl.tables.wide import melted
+from hitl.tables.layouts import melted
 
 COLUMNS = {"item": ["a", "b", "c"], "annotator": ["x", "y", "x"], "label": ["p", "q", "p"], "score": [1.0, None, 3.0]}
 ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]

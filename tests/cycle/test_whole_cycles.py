@@ -25,7 +25,7 @@ from hitl.operations import Judgement, operations_of
 from hitl.platform import Question
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
-from hitl.tables.matrices import by_question
+from hitl.tables.align import by_question
 from hitl.tables.read import read_table
 from tests.command_line import forked
 from tests.killing import EVERY, fatal_steps

@@ -18,7 +18,7 @@ from hitl.evidence import Evidence
 from hitl.models.combiner import memory_of, needs_of
 from hitl.models.registry import COMBINERS, combiner
 from hitl.shards import encoding
-from hitl.tables import memory
+from hitl.tables import limits
 from hitl.tables.limits import Limits, within
 from hitl.tables.read import read_parts, read_table
 from hitl.testing.crowds import sample
@@ -88,10 +88,10 @@ def test_a_container_has_what_its_cgroup_leaves(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("400000\n")
     (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 50000\n")
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    assert memory.memory_limit() == 650_000
+    monkeypatch.setattr(limits, "CGROUP", tmp_path)
+    assert limits.memory_limit() == 650_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory.memory_limit() > 650_000
+    assert limits.memory_limit() > 650_000
 
 
 def test_a_small_parquet_file_that_unpacks_to_gigabytes(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.combiner import memory_of
 from hitl.models.registry import COMBINERS, combiner
-from hitl.tables.limits import Limits, within
-from hitl.tables.memory import readable
+from hitl.tables.limits import Limits, readable, within
 from hitl.testing.crowds import restricted_to_uses, sample
 from tests.models.inference.test_memory import CHEAP, many_classes
 

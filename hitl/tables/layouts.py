@@ -1,18 +1,25 @@
-"""Convert wide tables, with one row per item and one column per annotator, to long ones, with one row per label."""
+"""Recognize the columns of tables by name and content, and convert wide tables to long ones.
+
+A wide table has one row per item and one column per annotator, with empty fields where there is no label. A long table
+has one row per label.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations
 from hitl.tables.align import union_of_items
-from hitl.tables.columns import as_typed_names, empty_as_null, repeated, require_columns
+from hitl.tables.columns import as_names, as_typed_names, empty_as_null, is_text, repeated, require_columns
 from hitl.tables.encode import Name, Names
-from hitl.tables.memory import require_memory
-from hitl.tables.read import name_of, place_in
+from hitl.tables.limits import require_memory
+from hitl.tables.read import column_names, is_arrow, name_of, place_in, read_table
+from hitl.tables.write import suffix_of
 
 LONG = ("item", "annotator", "label")
 """Columns of a long table."""
@@ -51,8 +58,7 @@ def items_of(wide: pa.Table, others: Mapping[str, pa.Table | None], item: str) -
 def melted(table: pa.Table, item: str = "item") -> pa.Table:
     """Convert a wide table to a long one.
 
-    A wide table has one row per item and one column per annotator, with empty fields where there is no label. A long
-    table has one row per label. Raise BadAnnotations if an item has no name or two rows, and if a column has no label
+    Raise BadAnnotations if an item has no name or two rows, and if a column has no label
     in common with the others or holds row numbers.
     """
     require_columns(table, [item], name_of(table, "labels"))
@@ -101,3 +107,40 @@ def melted(table: pa.Table, item: str = "item") -> pa.Table:
         people_column = pa.array([name] * answered[name], pa.string())
         parts.append(pa.table([column.filter(there), people_column, answers.filter(there)], names=LONG))
     return pa.concat_tables(parts)
+
+
+def column_like(path: Path, name: str, known: pa.ChunkedArray, taken: Collection[str] = ()) -> str:
+    """Return the column `name` of a file. If there is none, return the only one with mostly `known` names.
+
+    A single column beside the `taken` ones is returned whatever it holds. Return `name` if no other column fits.
+    """
+    if not path.exists() or (suffix_of(path) in (".npy", ".npz") and not is_arrow(path)):
+        return name
+    left = [column for column in column_names(path) if column not in taken]
+    if name in left or len(left) < 2:
+        return name if name in left or not left else left[0]
+    table, names = read_table(path), as_names(known).unique()
+    like = [column for column in left if _share_among(table, column, names) > 0.5]
+    return like[0] if len(like) == 1 else name
+
+
+def _share_among(table: pa.Table, column: str, names: pa.Array) -> float:
+    """Return the share of a column's different values that are among `names`; 0 if it holds no names."""
+    if table.column_names.count(column) != 1:
+        return 0.0
+    values = table.column(column)
+    if not (is_text(values.type) or pa.types.is_integer(values.type)):
+        return 0.0
+    values = as_names(values).drop_null().unique()
+    return float(pc.mean(pc.is_in(values, value_set=names)).as_py() or 0.0)
+
+
+def guess_columns(table: pa.Table, keys: Sequence[str], known: Collection[str]) -> dict[str, str]:
+    """Guess which columns, except `known`, hold the items, annotators and labels (`keys`): most different values first.
+
+    With another number of columns than of `keys`, the last key gets the one with the fewest.
+    """
+    left = [name for name in table.column_names if name not in known]
+    left.sort(key=lambda name: -len(as_names(table.column(name)).unique()))
+    columns = left if len(left) == len(keys) else [*left[: len(keys) - 1], *left[-1:]]
+    return dict(zip(keys, columns, strict=False))
