@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from hitl.errors import BadAnnotations
 from hitl.formatting import OneLineRepr, counted, listed
 from hitl.tables.columns import (
+    FROM_WIDE,
     Place,
     as_typed_names,
     empty_as_null,
@@ -210,7 +211,9 @@ class Annotations(OneLineRepr):
         named, own, row = distinct_codes(annotator, lambda column: annotator_codes(pa.table({"_": column}), "_"))
         chosen = options_of(classes, options)
         labels, own_label, label_row = distinct_codes(label, lambda column: codes_of("label", column, chosen))
-        annotator_code, label_code = _recoded(named[1], own)[row], _recoded(labels[1], own_label)[label_row]
+        nobody = np.zeros(1, np.int32)  # where there are no names, which no row uses
+        annotator_code = np.append(named[1], nobody)[own][row]
+        label_code = np.append(labels[1], nobody)[own_label][label_row]
         names = items, named[0], tuple(classes), labels[0]
         return cls._latest(
             (item, annotator_code, label_code, time, duration), names, named[2], row_number, strict=False
@@ -384,15 +387,11 @@ def annotation_table(frame: Any, names: Sequence[str | None], others: Sequence[s
 def _answered(table: pa.Table, answered: pa.ChunkedArray, place_of: Place, strict: bool) -> tuple[pa.Table, Place]:
     """Return the answered rows, and a function that locates them. Report the others, or raise BadAnnotations."""
     rows = np.flatnonzero(np.asarray(answered))
-    advice = READ_CSV if b"pandas" in (table.schema.metadata or {}) else ""
-    first = place_of(pc.index(answered, False).as_py())
-    report_empty(table.num_rows - len(rows), first, strict, advice, stacklevel=5)
+    metadata = table.schema.metadata or {}
+    if FROM_WIDE not in metadata:
+        first, advice = place_of(pc.index(answered, False).as_py()), READ_CSV if b"pandas" in metadata else ""
+        report_empty(table.num_rows - len(rows), first, strict, advice, stacklevel=5)
     return table.take(pa.array(rows)), lambda row: place_of(int(rows[row]))
-
-
-def _recoded(codes: Ints, place: Ints) -> Ints:
-    """Return `codes[place]`. If there are no codes, return zeros, which no row uses."""
-    return codes[place] if len(codes) else np.zeros(len(place), np.int32)
 
 
 def _starts(codes: Ints, size: int) -> npt.NDArray[np.int64]:

@@ -23,20 +23,17 @@ from hitl.models.combiner import Combiner, name_of
 from hitl.models.mean_score import MeanScore, as_number
 from hitl.models.ordinal import Ordinal
 from hitl.models.registry import COMBINERS, chosen
-from hitl.tables.align import alike
 from hitl.tables.columns import (
     Table,
-    as_typed_names,
     has_columns,
     is_pandas,
     require_columns,
     table_of,
     values_of,
-    with_names,
 )
 from hitl.tables.encode import names_of, natural_order
-from hitl.tables.in_memory import Predictions, Truth, is_named, predictions_tables, truth_table
-from hitl.tables.layouts import items_of, melted
+from hitl.tables.in_memory import Predictions, Truth, is_named, truth_table
+from hitl.tables.layouts import melted
 
 
 def combine(
@@ -107,19 +104,9 @@ def combine(
     if classes is not None and values_of((), kind) is not None:
         classes = [*names_of(pa.chunked_array([pa.array(classes)])).to_pylist()]
     columns: dict[str, Any] = {"annotator": annotator, "time": time}
-    items: Sequence[Name] | None = None
     if annotator not in table.column_names and label not in table.column_names:
         require_columns(table, [item], "labels", "Name its columns with item=, annotator= and label=")
-        if models:
-            long = melted(table, item).rename_columns([item, "annotator", label])
-            order = as_typed_names(table.column(item)).to_pylist()
-            models = predictions_tables(models, long, item, label, order, classes)
-        tables = {"labels": table} | {f"probabilities {name!r}": each for name, each in models.items()}
-        tables |= {"truth": known, "features": None if features is None else table_of(features, "features")}
-        tables = {name: each for name, each in tables.items() if each is not None and item in each.column_names}
-        table, *others = alike(*((with_names(each, [item], as_typed_names), [item]) for each in tables.values()))
-        items = items_of(table, dict(zip([*tables][1:], others, strict=True)), item)
-        table, columns = melted(table, item).rename_columns([item, "annotator", label]), {"annotator": "annotator"}
+        table, columns = melted(table, [item, "annotator", label]), {"annotator": "annotator"}
     evidence = Evidence.from_tables(
         table,
         models,
@@ -131,7 +118,6 @@ def combine(
         label=label,
         classes=classes,
         options=options,
-        items=items,
         ordered=ordered,
         **columns,
     )

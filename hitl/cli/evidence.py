@@ -161,7 +161,6 @@ class Given(Columns, Files):
         from hitl.evidence import Evidence
         from hitl.models.graphs.neighbours import nearest_neighbours
         from hitl.tables.edges import COLUMNS, NEIGHBOUR
-        from hitl.tables.layouts import items_of
         from hitl.tables.matrices import FEATURES, read_vectors
         from hitl.tables.names import NameReader, missing_looking
 
@@ -169,7 +168,7 @@ class Given(Columns, Files):
             raise BadSettings("--neighbours links items to those with the nearest --features, in place of --graph")
         reader = NameReader(self.rules)  # the spelling of --classes counts first, then that of the annotations
         classes, options = (None if each is None else reader.names("label", each) for each in self.labels)
-        table, wide = self._labels_table(reader)
+        table = self._labels_table(reader)
         models = self._models(classes, reader, table)
         features = graph = None
         truth = self._truth(reader, table)
@@ -180,8 +179,6 @@ class Given(Columns, Files):
         if self.graph is not None:
             graph = _read(self.graph, [self.item, NEIGHBOUR], f"{COLUMNS}. {ITEM_COLUMN}")
             graph = reader.clean(graph, {self.item: "item", NEIGHBOUR: "item"})
-        others = {f"probabilities {name!r}": model for name, model in models.items()}
-        others |= {"truth": truth, "features": features}
         evidence = Evidence.from_tables(
             table,
             models,
@@ -194,7 +191,6 @@ class Given(Columns, Files):
             **({"time": self.time} if self.export is None else {"time": TIME, "duration": DURATION}),
             classes=classes,
             options=options,
-            items=None if wide is None else items_of(wide, others, self.item),
             strict=self.strict,
             ordered=self.export is not None and self.export.ordered,
         )
@@ -213,8 +209,8 @@ class Given(Columns, Files):
         assert evidence.features is not None
         return replace(evidence, graph=nearest_neighbours(evidence.features, self.neighbours))
 
-    def _labels_table(self, reader: NameReader) -> tuple[pa.Table, pa.Table | None]:
-        """Return the table of labels, and the wide table that it was made from, if it was: one column per annotator."""
+    def _labels_table(self, reader: NameReader) -> pa.Table:
+        """Return the table of labels, also from a wide one."""
         import pyarrow as pa
 
         from hitl.tables.columns import require_columns, unread_parts
@@ -228,17 +224,16 @@ class Given(Columns, Files):
         if self.export is not None:
             if self.export.of_spans:
                 raise BadTable(f"{self.annotations}: holds spans, which only `hitl combine` reads")
-            return reader.clean(self.export.table, names), None
+            return reader.clean(self.export.table, names)
         table = read_table(self.annotations, list(names))
         if not {"annotator", "label", "time", "anonymous"} & {*self.other_than()} and is_wide(
             table, self.item, {self.annotator, self.label}
         ):
             table = with_item(table, self.item)
             table = reader.clean(table, dict.fromkeys(table.column_names, "label") | {self.item: "item"})
-            long = melted(table, self.item).rename_columns([self.item, self.annotator, self.label])
             people = [name for name in table.column_names if name != self.item]
             show.note(f"{self.annotations}: one row per item, one column per annotator: {listed(people)}")
-            return long, table
+            return melted(table, [self.item, self.annotator, self.label])
         times = [self.time] if self.time else []
         require_columns(table, [*names, *times], str(self.annotations), ANNOTATION_COLUMNS)
         if table.num_rows == 0:
@@ -250,7 +245,7 @@ class Given(Columns, Files):
         for name in times:
             seconds = seconds_of(table.column(name), name, self.day_first, place_in(table))
             table = table.set_column(table.column_names.index(name), name, pa.array(seconds))
-        return table, None
+        return table
 
     def _columns_in(self, path: Path, labels: pa.Table, *names: str) -> list[str]:
         """Return the columns of a file that hold the same as these of `labels`. Says which, if named otherwise."""

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy import ndimage
 
 from hitl.annotations import Annotations, Floats, Ints, Names
 from hitl.errors import BadAnnotations
@@ -169,19 +170,8 @@ def _labels(image: DrawnMasks, table: Codes, row_of: dict[Any, int], first: int)
 
 
 def is_broad(code: Codes, side: int) -> npt.NDArray[np.bool_]:
-    """Return (H, W) True for pixels that lie in a `side` x `side` square of equal codes."""
-    height, width = (size - side + 1 for size in code.shape)
-    broad = np.zeros(code.shape, dtype=bool)
-    if min(height, width) < 1:
-        return broad
-    line, whole = np.ones((len(code), width), dtype=bool), np.ones((height, width), dtype=bool)
-    for x in range(side):
-        line &= code[:, x : x + width] == code[:, :width]
-    for y in range(side):
-        whole &= line[y : y + height] & (code[y : y + height, :width] == code[:height, :width])
-    tall = np.zeros_like(line)
-    for y in range(side):
-        tall[y : y + height] |= whole
-    for x in range(side):
-        broad[:, x : x + width] |= tall
+    """Return (H, W) True for pixels that lie in a `side` x `side` square of equal codes, which are 0 or more."""
+    least, most = (of(code, side, mode="constant", cval=-1) for of in (ndimage.minimum_filter, ndimage.maximum_filter))
+    is_middle = (least == most).astype(np.uint8)  # of a square within the image
+    broad: npt.NDArray[np.bool_] = ndimage.maximum_filter(is_middle, side, mode="constant", origin=side % 2 - 1) > 0
     return broad

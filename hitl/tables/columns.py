@@ -42,6 +42,9 @@ T = TypeVar("T")
 FILE = b"hitl.file"
 """Key of a table's schema metadata: the file it was read from."""
 
+FROM_WIDE = b"hitl.wide"
+"""Key of the metadata of a table that was a wide one: its rows without a label are items that nobody labeled."""
+
 ONE_NAME = (
     "expected one name in each row. A list is a set of labels: make a table per class, with the labels yes and no, or "
     "name another column (--label, source.label)"

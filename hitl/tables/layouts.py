@@ -7,16 +7,16 @@ has one row per label.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.errors import BadAnnotations
-from hitl.tables.align import union_of_items
-from hitl.tables.columns import as_names, as_typed_names, empty_as_null, is_text, repeated, require_columns
-from hitl.tables.encode import Name, Names
+from hitl.tables.columns import FROM_WIDE, as_names, as_typed_names, empty_as_null, is_text, repeated, require_columns
+from hitl.tables.encode import Name
 from hitl.tables.limits import require_memory
 from hitl.tables.read import column_names, is_arrow, name_of, place_in, read_table
 from hitl.tables.write import suffix_of
@@ -49,18 +49,13 @@ def with_item(table: pa.Table, item: str) -> pa.Table:
     return table.drop_columns([first]) if _INDEX.fullmatch(first) and table[0].to_pylist() == numbers else table
 
 
-def items_of(wide: pa.Table, others: Mapping[str, pa.Table | None], item: str) -> Names:
-    """Return the items of a wide table, labeled or not, followed by those of other tables: name -> table."""
-    columns = {where: table.column(item) for where, table in others.items() if table is not None}
-    return union_of_items(wide, {name_of(others[where], where): column for where, column in columns.items()}, item)
+def melted(table: pa.Table, names: Sequence[str] = LONG) -> pa.Table:
+    """Convert a wide table to a long one with these columns of items, annotators and labels, in order of the items.
 
-
-def melted(table: pa.Table, item: str = "item") -> pa.Table:
-    """Convert a wide table to a long one.
-
-    Raise BadAnnotations if an item has no name or two rows, and if a column has no label
-    in common with the others or holds row numbers.
+    An item that nobody labeled has a row without annotator and label. Raise BadAnnotations if an item has no name or
+    two rows, and if a column has no label in common with the others or holds row numbers.
     """
+    item, *_ = names
     require_columns(table, [item], name_of(table, "labels"))
     people = [name for name in table.column_names if name != item]
     column, where = empty_as_null(as_typed_names(table.column(item))), name_of(table, "")
@@ -101,12 +96,16 @@ def melted(table: pa.Table, item: str = "item") -> pa.Table:
     answered = {name: len(answers) - answers.null_count for name, answers in labels.items()}
     size = sum(number * (length + len(name) + 8) for name, number in answered.items())
     require_memory(name_of(table, "labels"), size)
-    parts = []
+    rows, parts = [], []
     for name, answers in labels.items():  # cells without an answer never become rows
-        there = answers.is_valid()
-        people_column = pa.array([name] * answered[name], pa.string())
-        parts.append(pa.table([column.filter(there), people_column, answers.filter(there)], names=LONG))
-    return pa.concat_tables(parts)
+        there = np.flatnonzero(answers.is_valid())
+        who = pa.array([name] * len(there), pa.string())
+        rows.append(there)
+        parts.append(pa.table([column.take(there), who, answers.take(there)], names=names))
+    rows.append(np.setdiff1d(np.arange(len(items)), np.concatenate(rows)))
+    parts.append(pa.table({item: column.take(rows[-1])}))
+    long = pa.concat_tables(parts, promote_options="default").take(np.argsort(np.concatenate(rows), kind="stable"))
+    return long.replace_schema_metadata({FROM_WIDE: ""})
 
 
 def column_like(path: Path, name: str, known: pa.ChunkedArray, taken: Collection[str] = ()) -> str:

@@ -51,7 +51,7 @@ def test_every_kind_of_table_is_the_same_table(given: Any) -> None:
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_nan_is_no_label(frame: Any) -> None:
     given = frame({"item": ["a", "b", "c"], "x": [0.0, 1.0, float("nan")], "y": [0.0, float("nan"), 1.0]})
-    assert melted(table_of(given)).column("label").to_pylist() == [0, 1, 0, 1]
+    assert melted(table_of(given)).column("label").to_pylist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
