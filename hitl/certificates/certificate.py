@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -130,7 +130,7 @@ class Certificate(_Part):
         answers: one for each draw.
     """
 
-    format: int = 1
+    format: Literal[1] = 1
     hitl: str = __version__
     statement: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -143,11 +143,15 @@ class Certificate(_Part):
 
     @classmethod
     def read(cls, path: Path) -> Certificate:
-        """Read a certificate. Raises BadTable if the file is missing or is not one."""
+        """Read a certificate. Raises BadTable if the file is missing or is not one, or if its draws are forged."""
         try:
-            return cls.model_validate_json(path.read_bytes())
+            document = cls.model_validate_json(path.read_bytes())
+            document.audit  # noqa: B018 - draws again
+            return document
         except FileNotFoundError:
             raise BadTable(f"{path}: no such file") from None
+        except BadTable as error:
+            raise BadTable(f"{path}: {error}; the file was changed, or is not of hitl") from None
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
@@ -168,7 +172,8 @@ class Certificate(_Part):
     def audit(self) -> Audit:
         """The audit with all draws, and the answers up to the first that is missing.
 
-        Raises BadTable if the chances of a batch do not follow from the answers before it.
+        Raises BadTable if the chances of a batch do not follow from the answers before it, or if answers are not one
+        for each draw.
         """
         terms, labels = self.terms, self.labels
         groups = labels.groups or None
@@ -189,6 +194,8 @@ class Certificate(_Part):
             outcomes = list(map(self._is_wrong, drawn, answers))
             missing = outcomes.index(None) if None in outcomes else len(outcomes)
             audit.record([bool(wrong) for wrong in outcomes[:missing]])
+        if len(self.answers) != len(audit.draws):
+            raise BadTable(f"it has {len(self.answers)} answers for {len(audit.draws)} draws")
         return audit
 
     def _is_wrong(self, draw: Draw, answer: Answer) -> bool | None:

@@ -71,12 +71,15 @@ def read_answers(path: Path, certificate: Certificate) -> dict[str, str]:
     items = require_names(table.column("item").to_pylist(), "item", str(path))
     place, drawn = place_in(table), {certificate.labels.items[draw.item] for draw in certificate.audit.draws}
     answers: dict[str, str] = {}
+    classes = dict.fromkeys(certificate.labels.labels)
     for row, (item, answer) in enumerate(zip(items, table.column(ANSWER).to_pylist(), strict=True)):
         if item not in drawn:
-            raise BadTable(f"{place(row)}: item {item!r} was not drawn; answer only the items that hitl wrote there")
+            raise BadTable(
+                f"{place(row)}: item {item!r} was not drawn; answer only the items that hitl wrote there. If the file "
+                "is of another audit, name another one with --answers"
+            )
         if answer is not None and answer.strip():
-            answers[item] = answer.strip()
-    classes = dict.fromkeys(certificate.labels.labels)
+            answers[item] = answer if answer in classes else answer.strip()
     for one, other in similar([*classes, *dict.fromkeys(answers.values())]):
         if (one in classes) != (other in classes):
             label, answer = (one, other) if one in classes else (other, one)

@@ -47,23 +47,29 @@ class Promised:
 
     def terms(self, second: bool) -> Terms:
         """Return the terms of a new certificate. Raises BadSettings without an error to promise."""
+        from pydantic import ValidationError
+
         from hitl.certificates.certificate import Terms
 
-        if not self.error:
+        if self.error is None:
             raise BadSettings("certify: expected what to promise, as --error 1%")
         if self.recheck is not None and not second:
             raise BadSettings("--recheck: expected a second auditor, with --second-answers or, in a project, --second")
         recheck = (0.1 if self.recheck is None else self.recheck) if second else 0.0
-        return Terms(
-            error=self.error,
-            confidence=self.confidence or 0.95,
-            mended=not self.as_is,
-            missed=self.missed or 0.0,
-            recheck=recheck,
-            second=second,
-            seed=self.seed or secrets.token_hex(16),
-            groups=self.per or "",
-        )
+        try:
+            return Terms(
+                error=self.error,
+                confidence=0.95 if self.confidence is None else self.confidence,
+                mended=not self.as_is,
+                missed=self.missed or 0.0,
+                recheck=recheck,
+                second=second,
+                seed=self.seed or secrets.token_hex(16),
+                groups=self.per or "",
+            )
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise BadSettings(f"--{first['loc'][0]} {100 * first['input']:g}%: {first['msg']}, which is 100%") from None
 
     def require_same(self, terms: Terms, path: Path) -> None:
         """Raise BadSettings if other terms are asked for than those that the audit of this certificate began with."""
@@ -136,10 +142,19 @@ def certify(
     from hitl.certificates import files
     from hitl.certificates.certificate import Certificate
     from hitl.certificates.statement import statement
+    from hitl.tables.write import require_distinct, require_writable
 
     if replay is not None:
+        refuse(["output"] if output else [], "{}: not with --replay, which only counts")
         _replayed(labels, replay, promised, batch, budget, as_json)
         return
+    if labels:
+        refuse(["question"] if question else [], "{}: only in a project; the column label is certified")
+        if auditors.second and not auditors.second_answers:
+            raise BadSettings("--second: with a table of labels, expected --second-answers too")
+        answers = (auditors.answers, auditors.second_answers)
+        require_writable(output, *answers)
+        require_distinct([certificate, output, *answers], [labels])
     before = Certificate.read(certificate) if certificate.exists() else None
     groups = promised.per if before is None else before.terms.groups or None
     with _tables(labels, auditors, groups) if labels else _project(config, question, auditors, groups) as source:
@@ -270,20 +285,19 @@ def verify(
 
     It needs nothing but the two files. Exit with 1 if the promise is not proven, or if labels are not those certified.
     """
-    from hitl.certificates import files
     from hitl.certificates.certificate import Certificate
     from hitl.certificates.statement import compare, statement
     from hitl.errors import BadTable
+    from hitl.tables.read import read_labels
 
     document = Certificate.read(certificate)
-    try:
-        lines = list(statement(document))
-    except BadTable as error:
-        raise BadTable(f"{certificate}: {error}; the file was changed, or is not of hitl") from None
-    if tuple(lines) != document.statement:
-        raise BadTable(f"{certificate}: its statement is not what its draws and answers prove; it was changed")
-    given, _ = files.read_labels(labels)
-    difference = compare(document, dict(zip(given.items, given.labels, strict=True)))
+    lines = list(statement(document))
+    if (*lines, *document.found()) != (*document.statement, *document.findings):
+        raise BadTable(
+            f"{certificate}: its statement and findings are not what its draws and answers prove; it was changed"
+        )
+    given = read_labels(labels)
+    difference = compare(document, given)
     texts = {
         "changed": [f"{item}: {old} is now {new}" for item, (old, new) in difference.changed.items()],
         "uncorrected": [f"{item}: found wrong and not corrected" for item in difference.uncorrected],
@@ -296,7 +310,7 @@ def verify(
     if number:
         lines.append(f"{show.counted(number, 'label')} not covered by the certificate; all others are as certified")
     else:
-        lines.append(f"all {show.counted(len(given.items), 'label')} are as certified")
+        lines.append(f"all {show.counted(len(given), 'label')} are as certified")
     state = document.audit.state
     data = {"state": state, "same": difference.same, "statement": document.statement, "changed": difference.changed}
     data |= {name: getattr(difference, name) for name in ("uncorrected", "missing", "added")}

@@ -12,8 +12,6 @@ from hitl.cli.options import Json, Output, opt, refuse, share
 from hitl.errors import BadSettings, BadTable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from hitl.annotations import Floats
 
 
@@ -31,7 +29,7 @@ def estimate(
         int | None, opt("Draw this many items instead, at least 100, half of them by doubt, into --output.", min=100)
     ] = None,
     output: Output = None,
-    seed: Annotated[int | None, opt("With --draw: number that determines the draw; default: random.")] = None,
+    seed: Annotated[int | None, opt("With --draw: number that determines the draw; default: random.", min=0)] = None,
     per: Annotated[
         str | None, opt("Estimate it for each class too (label), or for each value of another column.")
     ] = None,
@@ -52,9 +50,10 @@ def estimate(
     from hitl.certificates.files import read_labels
     from hitl.certificates.shares import difference, estimated
     from hitl.tables.columns import numbers_of
-    from hitl.tables.read import read_table
 
     if draw is not None or truth is None:
+        unused = {"per": per, "other": other, "confidence": confidence}
+        refuse([name for name, value in unused.items() if value is not None], "{}: only with --truth")
         _draw(labels, truth, draw, output, seed)
         return
     refuse([name for name, value in (("output", output), ("seed", seed)) if value is not None], "{}: only with --draw")
@@ -70,7 +69,7 @@ def estimate(
             raise BadSettings("--other: expected items that were drawn evenly, without --draw")
     right = dict(zip(known.items, known.labels, strict=True))
     sure = 0.95 if confidence is None else confidence
-    found = estimated(audited, right, _probabilities(read_table(labels, ["item", "label"])), sure, chances)
+    found = estimated(audited, right, _probabilities(labels), sure, chances)
     if not found:
         few = f"fewer than {FEW} of its items are" if chances else "none of its items is"
         raise BadTable(f"{truth}: {few} in {labels}; expected the same names of items")
@@ -113,12 +112,18 @@ def _draw(labels: Path, truth: Path | None, many: int | None, output: Path | Non
     show.line(f"wrote {output}\nnext: fill in its column label, then `hitl estimate {labels} --truth {output}`")
 
 
-def _probabilities(table: pa.Table) -> dict[str, Floats]:
-    """Return class -> (N,) its probabilities, of the columns p_<class>."""
-    from hitl.tables.columns import numbers_of
+def _probabilities(labels: Path) -> dict[str, Floats]:
+    """Return class -> (N,) its probabilities, of the columns p_<class>. Raises BadTable if one is missing."""
+    import numpy as np
 
-    return {
-        name[2:]: numbers_of(table.column(name), f"column {name}")
-        for name in table.column_names
-        if name.startswith("p_")
-    }
+    from hitl.tables.columns import numbers_of
+    from hitl.tables.read import place_in, read_table
+
+    table = read_table(labels, ["item", "label"])
+    names = [name for name in table.column_names if name.startswith("p_")]
+    found = {name[2:]: numbers_of(table.column(name), f"{labels}: column {name}") for name in names}
+    for name, p_n in found.items():
+        if not np.isfinite(p_n).all():
+            row = int(np.isfinite(p_n).argmin())
+            raise BadTable(f"{place_in(table)(row)}: no probability in column p_{name}; expected one in each row")
+    return found

@@ -226,8 +226,9 @@ def _lines(file: Path) -> Iterator[int]:
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """Return item -> label of a table with these columns. Raises BadTable if an item is missing or appears twice."""
+    """Return item -> label of the rows that have a label. Raises BadTable if an item is missing or appears twice."""
     table = read_table(path, ["item", "label"])
     require_columns(table, ["item", "label"], str(path))
     items = require_names(table.column("item").to_pylist(), "item", str(path))
-    return dict(zip(items, map(str, table.column("label").to_pylist()), strict=True))
+    labels = zip(items, table.column("label").to_pylist(), strict=True)
+    return {item: label for item, label in labels if label is not None}

@@ -101,9 +101,12 @@ def test_a_forged_certificate_is_refused(run: Run, truth: dict[str, str]) -> Non
         (lambda own: own["answers"][0].update(first="horse"), "changed"),
         (lambda own: own["terms"].update(error=0.001), "batch"),
         (lambda own: own["labels"]["labels"].__setitem__(3, "horse"), "items of batch 1"),
-        (lambda own: own["findings"][0].update(at_most=0) or own.update(statement=["proven"]), "prove"),
+        (lambda own: own["findings"][0].update(at_most=0) or own.update(statement=["proven"]), "findings"),
         (lambda own: own["batches"][0]["chances"].__setitem__(0, 0.9), "chances of batch 1"),
         (lambda own: own["answers"][0].update(item="photo1"), "items of batch 1"),
+        (lambda own: own["findings"][0].update(at_most=0), "findings are not what"),
+        (lambda own: own["answers"].append({"item": "photo1", "first": "cat"}), "answers for"),
+        (lambda own: own.update(format=2), "not a certificate: format"),
         (lambda own: own.pop("labels"), "not a certificate: labels: Field required"),
     ]
     for what, message in forgeries:
@@ -253,3 +256,45 @@ def test_audits_are_replayed_with_known_truth(run: Run, truth: dict[str, str]) -
     Path("other.csv").write_text("item,label\nx,cat\n")
     code, _, err = run("certify", "labels.csv", "--error", "4%", "--replay", "other.csv")
     assert (code, "none of the labels is of an item whose truth is known" in err) == (65, True)
+
+
+def test_a_label_may_end_in_a_space_and_a_corrected_table_with_a_gap_is_verified(run: Run) -> None:
+    rows = [f"item{n},{'cat ' if n % 2 else 'dog'}\n" for n in range(60)]
+    Path("labels.csv").write_text("item,label\n" + "".join(rows))
+    run("certify", "labels.csv", "--error", "20%")
+    label = pd.read_csv("labels.csv").set_index("item")["label"]
+    table = pd.read_csv("audit.csv", dtype=str)
+    table["answer"] = ["?", *table["item"].map(label)[1:]]
+    table.to_csv("audit.csv", index=False)
+    code, out, err = run("certify", "labels.csv", "-o", "mended.csv")
+    assert (code, err, "1 of them wrong" in out) == (0, "", True)
+    code, out, err = run("verify", "certificate.json", "mended.csv")
+    assert (code, err, "all 59 labels are as certified" in out) == (0, "", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--error", "100%"], "--error 100%"),
+        (["--error", "0%"], "--error 0%"),
+        (["--error", "5%", "--confidence", "1"], "--confidence 100%"),
+        (["--error", "5%", "--confidence", "0"], "--confidence 0%"),
+        (["--error", "5%", "--missed", "100%"], "--missed 100%"),
+        (["--error", "5%", "--output", "labels.csv"], "is named twice"),
+        (["--error", "5%", "--output", "audit.csv"], "is named twice"),
+        (["--error", "5%", "--certificate", "audit.csv"], "is named twice"),
+        (["--error", "5%", "--second-answers", "audit.csv"], "is named twice"),
+        (["--error", "5%", "--answers", "audit.txt"], "expected a file name that ends in"),
+        (["--error", "5%", "--second", "bob"], "expected --second-answers too"),
+        (["--error", "5%", "--question", "kind"], "--question: only in a project"),
+        (["--error", "5%", "--replay", "labels.csv", "--output", "new.csv"], "--output: not with --replay"),
+    ],
+)
+def test_options_that_cannot_be_followed_write_nothing(
+    run: Run, truth: dict[str, str], options: list[str], message: str
+) -> None:
+    before = Path("labels.csv").read_bytes()
+    code, _, err = run("certify", "labels.csv", *options)
+    assert (code in (65, 78), message in err) == (True, True)
+    assert [path.name for path in Path().iterdir()] == ["labels.csv"]
+    assert Path("labels.csv").read_bytes() == before

@@ -170,3 +170,19 @@ def test_what_does_not_fit_a_draw_is_said(run: Run, known: pd.DataFrame) -> None
     table.head(50).to_csv("known.csv", index=False)
     code, _, err = run("estimate", "labels.csv", "--truth", "known.csv")
     assert (code, "fewer than 100" in err) == (BadTable.exit_code, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--draw", "100", "-o", "drawn.csv", "--seed", "-1"], "Invalid value for '--seed'"),
+        (["--draw", "100", "-o", "drawn.csv", "--per", "town"], "--per: only with --truth"),
+        (["--truth", "known.csv"], "labels.csv, line 4: no probability in column p_cat"),
+    ],
+)
+def test_options_and_probabilities_are_checked(run: Run, known: pd.DataFrame, options: list[str], message: str) -> None:
+    known.loc[2, "p_cat"] = np.nan
+    known.to_csv("labels.csv", index=False)
+    code, _, err = run("estimate", "labels.csv", *options)
+    assert (code in (2, 65, 78), message in err) == (True, True)
+    assert not Path("drawn.csv").exists()
