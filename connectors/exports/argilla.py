@@ -7,7 +7,7 @@ flat        "<question>.responses": [values], "<question>.responses.users", "<qu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,11 +21,7 @@ class Argilla(Tool):
 
     title = "Argilla"
     items, annotators = ("record", "id"), ("user", "user_id")
-
-    def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
-        """Return True for records with responses."""
-        flat = any(name.endswith(FLAT) and f"{name}.users" in names for name in names)
-        return flat or {"fields", "responses"} <= names
+    kind, fields = None, (r"fields|.+\.responses", r"responses|.+\.responses\.users")
 
     def survey(self, export: Export) -> None:
         """Find the questions whose answers are spans, which show it unless they are empty."""

@@ -37,11 +37,7 @@ class CrowdKit(Tool):
 
     title = "crowd-kit table"
     items, annotators = ("task", "task"), ("worker", "worker")
-    kind, fields = None, ("task", "label")
-
-    def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
-        """Return True for rows with a task, a worker and a label."""
-        return super().matches(kind, names, first) and not {"worker", "performer"}.isdisjoint(names)
+    kind, fields = None, ("task", "worker|performer", "label")
 
     def read(self, export: Export, record: Record) -> Iterator[Answer]:
         """Yield the label of a row."""
@@ -91,12 +87,8 @@ class Toloka(Tool):
 
     title = "Toloka TSV"
     items, annotators = ("task", "ASSIGNMENT:task_id"), ("Toloker", "ASSIGNMENT:worker_id")
-    kind, fields = None, ("ASSIGNMENT:worker_id",)
+    kind, fields = None, ("ASSIGNMENT:worker_id", "OUTPUT:.*")
     input, output, golden = "INPUT:", "OUTPUT:", "GOLDEN:"
-
-    def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
-        """Return True for rows with a worker and an output."""
-        return super().matches(kind, names, first) and any(name.startswith(self.output) for name in names)
 
     def read(self, export: Export, record: Record) -> Iterator[Answer]:
         """Yield the outputs of an accepted or submitted assignment, and the known answers of a control task."""

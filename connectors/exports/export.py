@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -162,7 +163,7 @@ class Tool:
     Attributes:
         title, items, annotators: as `Importer` has them.
         kind: kind of its files, or None for JSON and tables.
-        fields: fields that its records have.
+        fields: patterns of the fields that its records have, one field each.
     """
 
     title: str
@@ -173,7 +174,8 @@ class Tool:
 
     def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
         """Return True for files of this kind whose records have these fields."""
-        return self.kind in (None, kind) and names.issuperset(self.fields)
+        has = (any(re.fullmatch(field, name) for name in names) for field in self.fields)
+        return self.kind in (None, kind) and all(has)
 
     def survey(self, export: Export) -> None:
         """Learn from all records what `read` needs to know, such as which questions allow several choices."""

@@ -7,8 +7,7 @@ item, which the job has consolidated. So its annotator is the job.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from hitl.connectors.exports.export import Answer, Export, Record, Tool, choices_of, text_of
 
@@ -44,11 +43,7 @@ class Manifest(Tool):
 
     title = "SageMaker Ground Truth manifest (one consolidated label per item)"
     items, annotators = ("item", "source-ref"), ("labeling job", "job-name")
-
-    def matches(self, kind: str, names: frozenset[str], first: Sequence[Mapping[str, Any]]) -> bool:
-        """Return True for lines of a manifest with labels."""
-        of_items = not {"source-ref", "source"}.isdisjoint(names)
-        return kind == "json" and of_items and any(name.endswith(METADATA) for name in names)
+    fields = "source-ref|source", f".*{METADATA}"
 
     def read(self, export: Export, record: Record) -> list[Answer]:
         """Return the labels that people have made."""

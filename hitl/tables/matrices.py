@@ -88,9 +88,8 @@ def read_vectors(path: str | Path, item: str = ITEM) -> tuple[list[str], Array]:
     if own is None or len(numbers) != 1 or len(numbers[0]) != len(own):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise BadTable(f"{path}: expected arrays {ITEMS!r} (N,) and one of numbers (N, D); found {shapes or 'none'}")
-    return require_names(as_names(pa.chunked_array([pa.array(own.tolist())])).to_pylist(), item, str(path)), numbers[
-        0
-    ].astype(np.float64, copy=False)
+    names = as_names(pa.chunked_array([pa.array(own.tolist())])).to_pylist()
+    return require_names(names, item, str(path)), numbers[0].astype(np.float64, copy=False)
 
 
 def vectors_of(table: pa.Table, where: str, item: str = ITEM) -> tuple[list[Any], Array]:
