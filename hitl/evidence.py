@@ -9,7 +9,7 @@ graph                  (N, N): sparse symmetric adjacency
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -162,57 +162,59 @@ class Evidence(OneLineRepr):
         others = (columns.get("annotator", "annotator"), columns.get("time"), columns.get("duration"))
         labels = annotation_table(annotations, (item, label, others[0]), others[1:])
 
-        def table(given: Any, name: str, *names: str) -> Any:
-            if given is None:
-                return None
+        def table(given: Any, name: str, *names: str) -> pa.Table:
             made = table_of(given, name)
             require_columns(made, names, name_of(made, name))
             return with_classes(with_names(made, names, as_typed_names))
 
-        models = predictions_tables(probabilities or {}, labels, item, label, items, classes)
-        models = {name: table(given, f"probabilities {name!r}", item) for name, given in models.items()}
-        for name, model in models.items():
+        predictions = predictions_tables(probabilities or {}, labels, item, label, items, classes)
+        models = {name: f"probabilities {name!r}" for name in predictions}
+        tables = {where: table(predictions[name], where, item) for name, where in models.items()}
+        for where, model in tables.items():
             if not any(column.startswith("p_") for column in model.column_names):
-                where = name_of(model, f"probabilities {name!r}")
-                raise BadEvidence(f"{where}: no column p_<class>; found {', '.join(model.column_names)}")
-        known = None if truth is None else table(truth_table(truth, item, label), "truth", item, label)
-        featured = table(features, "features", item)
-        linked = edges.edge_table(graph, "graph", item) if edges.names_items(graph) else None
-        placed = table(sequence, "sequence", item)
-        labels, known, featured, linked, placed, *of_models = align.alike(
-            (labels, [item]),
-            (known, [item]),
-            (featured, [item]),
-            (linked, [item, edges.NEIGHBOUR]),
-            (placed, [item]),
-            *((model, [item]) for model in models.values()),
-        )
-        labels, known = align.alike((labels, [label]), (known, [label]))
-        models = dict(zip(models, of_models, strict=True))
-        told = None if known is None else align.filled(known, label)
-        tables = {name_of(model, f"probabilities {name!r}"): model for name, model in models.items()}
-        named = {name: model.column(item) for name, model in tables.items()}
-        named |= {} if told is None else {name_of(known, "truth"): told.column(item)}
-        named |= {} if featured is None else {name_of(featured, "features"): featured.column(item)}
-        named |= {} if placed is None else {name_of(placed, "sequence"): placed.column(item)}
-        named |= {} if linked is None else {name_of(linked, "graph"): edges.ends(linked, item)}
-        if named:  # otherwise the annotations name all items and classes
+                found = ", ".join(model.column_names)
+                raise BadEvidence(f"{name_of(model, where)}: no column p_<class>; found {found}")
+        if truth is not None:
+            tables["truth"] = table(truth_table(truth, item, label), "truth", item, label)
+        if features is not None:
+            tables["features"] = table(features, "features", item)
+        if sequence is not None:
+            tables["sequence"] = table(sequence, "sequence", item)
+        if edges.names_items(graph):
+            tables["graph"] = edges.edge_table(graph, "graph", item)
+        names = ([item, edges.NEIGHBOUR] if where == "graph" else [item] for where in tables)
+        labels, *made_alike = align.alike((labels, [item]), *zip(tables.values(), names, strict=True))
+        tables = dict(zip(tables, made_alike, strict=True))
+        if "truth" in tables:
+            labels, tables["truth"] = align.alike((labels, [label]), (tables["truth"], [label]))
+        if tables:  # otherwise the annotations name all items and classes
+            told = {where: align.filled(made, label) if where == "truth" else made for where, made in tables.items()}
+            named = {
+                name_of(made, where): edges.ends(made, item) if where == "graph" else made.column(item)
+                for where, made in told.items()
+            }
             items = items if items is not None else align.union_of_items(labels, named, item)
             if classes is None and options is None:
-                truths = {} if told is None else {name_of(known, "truth"): told.column(label)}
-                classes = align.union_of_classes(labels.column(label), tables, truths)
+                of_models = {name_of(tables[where], where): tables[where] for where in models.values()}
+                known = told.get("truth")
+                truths = {} if known is None else {name_of(known, "truth"): known.column(label)}
+                classes = align.union_of_classes(labels.column(label), of_models, truths)
                 require_no_list(label, classes, labels.column(label), place_in(labels))
                 warn_of_similar("labels", classes)
         built = Annotations.from_table(
             labels, item=item, label=label, items=items, classes=classes, options=options, **columns
         )
+
+        def aligned(where: str, align_with: Callable[..., Any], *more: Any) -> Any:
+            return align_with(built, tables[where], item, *more) if where in tables else None
+
         return cls(
             built.as_ordered() if ordered else built,
-            {name: _with_column(model, item) for name, model in models.items()},
-            features=None if featured is None else align.features_of(built, featured, item),
-            truth=None if known is None else align.truth_of(built, known, item, label),
-            sequence=None if placed is None else align.places_of_items(built, placed, item),
-            graph=graph if linked is None else edges.adjacency(linked, built.items, item=item),
+            {name: _with_column(tables[where], item) for name, where in models.items()},
+            features=aligned("features", align.features_of),
+            truth=aligned("truth", align.truth_of, label),
+            sequence=aligned("sequence", align.places_of_items),
+            graph=edges.adjacency(tables["graph"], built.items, item=item) if "graph" in tables else graph,
         )
 
     def with_judges(self, judges: Collection[str]) -> Evidence:

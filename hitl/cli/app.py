@@ -79,7 +79,7 @@ def demo(
     address: Annotated[str, opt("With --serve: address to listen on, host:port.")] = "127.0.0.1:8500",
 ) -> None:
     """Replay the recorded labels of 164 real annotators to see what planning saves."""
-    from hitl.tables.write import require_folder
+    from hitl.tables.write import require_place
 
     if served:
         import tempfile
@@ -89,7 +89,7 @@ def demo(
         with tempfile.TemporaryDirectory(prefix="hitl-demo-") as folder:
             demo_served.run(Path(folder), lambda config: service.serve([config], address))
         return
-    require_folder(output)
+    require_place(output)
     if label_studio or resume is not None:
         from hitl.demo import on_label_studio
 

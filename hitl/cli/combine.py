@@ -83,7 +83,7 @@ def combine(
     config: Config = HERE,
 ) -> None:
     """Fuse labels (and model probabilities) into the best-supported label of every item."""
-    from hitl.tables.write import require_distinct, require_folder, require_writable
+    from hitl.tables.write import require_writable
 
     place = shard.named_by(given.annotations)
     if place is not None:
@@ -94,10 +94,7 @@ def combine(
         return
     where.require_none("for shards; make some with `hitl shard`")
     output, people, save, soft = results.output, results.annotators_output, results.save, results.soft
-    require_writable(output, people, soft)
-    require_distinct([output, people, save, soft], [*given.files, *([texts] if texts else [])])
-    if save is not None:
-        require_folder(save)
+    require_writable(output, people, soft, others=[save], read=[*given.files, texts])
     if given.annotations is None:
         given.need_project("combine", config, save=save, texts=texts)
         made = _project(config, results)

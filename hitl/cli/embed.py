@@ -83,11 +83,11 @@ def embed(
     """Compute features of items. Run it again to embed only new items."""
     from hitl.models.predictors.features import describe_left_out
     from hitl.tables.matrices import write_vectors
-    from hitl.tables.write import require_distinct, require_writable
+    from hitl.tables.write import require_writable
 
     if project == (items is not None):
         raise BadSettings("embed: expected either a table of items or --project")
-    require_writable(output)
+    require_writable(output, read=[items])
     began = time.monotonic()
     with show.progress(as_json) as progress:
         if items is None:
@@ -98,7 +98,6 @@ def embed(
         else:
             if output is None:
                 raise BadSettings("embed: expected a file to write: --output features.parquet")
-            require_distinct([output], [items])
             cache = cache or output.with_name(f".{output.name}.cache")
             own_ids, x_nd, left_out = _of_table(items, item, how.settings(items), where, cache, batch_size, progress)
     if left_out and how.missing == "refuse":

@@ -93,14 +93,13 @@ def _draw(labels: Path, truth: Path | None, many: int | None, output: Path | Non
 
     from hitl.active.guarantees.intervals import chances, draw
     from hitl.certificates.files import read_labels
-    from hitl.tables.write import require_distinct, require_writable, write_table
+    from hitl.tables.write import require_writable, write_table
 
     if many is None:
         raise BadSettings("estimate: expected --truth, a table of known items, or --draw, to draw items to label")
     if truth is not None or output is None:
         raise BadSettings("--draw: expected --output, a table to write, and no --truth")
-    require_writable(output)
-    require_distinct([output], [labels])
+    require_writable(output, read=[labels])
     given, shown = read_labels(labels)
     if many >= len(given.items):
         raise BadSettings(f"--draw {many}: {labels} has {len(given.items):,} items; expected fewer to draw")

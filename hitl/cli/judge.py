@@ -59,14 +59,10 @@ def judge(
     from hitl.active.guarantees.panel import judged
     from hitl.models.combine import fit
     from hitl.models.registry import chosen
-    from hitl.tables.write import require_distinct, require_folder, require_writable, write_table
+    from hitl.tables.write import require_writable, write_table
 
     wanted = None if require is None else Requirement.read(require)
-    require_writable(output)
-    if page is not None:
-        require_folder(page)
-    if given.annotations is not None:
-        require_distinct([output, page], given.files)
+    require_writable(output, others=[page], read=given.files)
     basis, evidence = _evidence(given, config)
     classes = [str(name) for name in evidence.annotations.classes]
     passes = _passing(classes, passing)

@@ -195,15 +195,13 @@ def predict(
     from hitl.models.predictors import running
     from hitl.models.predictors.inputs import Inputs
     from hitl.tables.read import column_names
-    from hitl.tables.write import require_distinct, require_writable
+    from hitl.tables.write import require_writable
 
     _check(seen, folds, model, language)
     items = seen.table(output)
     if folds.truth is not None and not (seen.features or seen.text) and LABEL in column_names(items):
         raise BadSettings(f"predict: {items} has a column {LABEL!r}, which models would be trained on; name --features")
-    require_writable(output)
-    read = [items, folds.truth, model.weights, language.prompt, Path(model.model)]
-    require_distinct([output], [path for path in read if path])
+    require_writable(output, read=[items, folds.truth, model.weights, language.prompt, Path(model.model)])
     columns, text, image = names(seen.features) or (), seen.text, seen.image
     if model.is_language:
         columns, text, image = (*columns, *filter(None, (text, image))), None, None

@@ -144,9 +144,9 @@ def report(
     from hitl.report import QuestionPage, Report, write
     from hitl.report.stored import stored_report
     from hitl.status import as_of
-    from hitl.tables.write import require_folder
+    from hitl.tables.write import require_place
 
-    require_folder(output)
+    require_place(output)
     lines: list[str] = []
     if given.annotations is None:
         given.need_project("report", config, consensus=consensus)

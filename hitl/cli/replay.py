@@ -220,7 +220,7 @@ def _run(source: Source, replays: Mapping[str, Any], asked: Asked, quiet: bool) 
 
 def _require_writable(outputs: Sequence[Path], read: Sequence[Path]) -> None:
     from hitl.tables.read import format_of
-    from hitl.tables.write import FORMATS, require_distinct, require_file, require_folder
+    from hitl.tables.write import FORMATS, require_distinct, require_place
 
     for path in outputs:
         try:
@@ -231,8 +231,7 @@ def _require_writable(outputs: Sequence[Path], read: Sequence[Path]) -> None:
                 f"{path}: unknown format {path.suffix!r}; expected {PICTURES[0]} (a page), {PICTURES[1]} (a picture), "
                 f"or every step as a table: {', '.join(FORMATS)} (.gz allowed)"
             ) from None
-        require_folder(path)
-        require_file(path)
+    require_place(*outputs)
     require_distinct(outputs, read)
 
 

@@ -28,7 +28,7 @@ from hitl.store import schema
 from hitl.store.database import Database, exists, require_supported
 from hitl.store.lease import holders
 from hitl.store.outbox import CUT_SHORT
-from hitl.tables.write import atomic, require_file
+from hitl.tables.write import atomic, require_place
 
 MANIFEST = "manifest.json"
 
@@ -63,7 +63,7 @@ def backup(url: str, path: Path, *, force: bool = False, progress: Progress = si
     The schema is not upgraded. Raises BadInput if the file exists and `force` is False, or if the path is not a regular
     file; StoreError if there is no store.
     """
-    require_file(path)
+    require_place(path)
     if path.exists() and not force:
         raise BadInput(f"{path}: exists already; name another file, or use --force to overwrite it")
     nothing = "there is no store yet, so nothing to back up"

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -49,13 +49,12 @@ PROJECT = ("items of the project", "the ids that `hitl export` writes")
 # -- before the annotations are built ----------------------------------------------------------------------
 
 
-def alike(*tables: tuple[pa.Table | None, Sequence[str]]) -> list[Any]:
+def alike(*tables: tuple[pa.Table, Sequence[str]]) -> list[pa.Table]:
     """Return tables, each given with its columns of names, with these columns of one type, so that 7 matches "7".
 
-    They are integers if the first table has integers and all text in the others is such, and otherwise text. Tables
-    that are None stay None.
+    They are integers if the first table has integers and all text in the others is such, and otherwise text.
     """
-    columns = [table.column(name) for table, names in tables if table is not None for name in names]
+    columns = [table.column(name) for table, names in tables for name in names]
     texts = [column for column in columns if is_text(column.type)]
     if not texts or len(texts) == len(columns):
         return [table for table, _ in tables]
@@ -63,7 +62,7 @@ def alike(*tables: tuple[pa.Table | None, Sequence[str]]) -> list[Any]:
         pc.all(pc.match_substring_regex(column.unique(), _INTEGER)).as_py() is not False for column in texts
     )
     convert = _as_integers if are_integers else as_names
-    return [table if table is None else with_names(table, names, convert) for table, names in tables]
+    return [with_names(table, names, convert) for table, names in tables]
 
 
 def _as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -181,8 +181,7 @@ def atomic(path: str | Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     it. Raise BadTable if the folder is missing, or if the path is a folder or a device.
     """
     path = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
-    require_folder(path)
-    require_file(path)
+    require_place(path)
     rights = 0o600 if private else path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     temporary = ""
     try:
@@ -239,38 +238,33 @@ def file_name(name: str, harmless: str = "") -> str:
     return f"{plain[: LONGEST_NAME // 4]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def require_folder(path: str | Path) -> None:
-    """Raise BadTable unless the folder a file is to be written to exists."""
-    parent = Path(path).parent
-    if not parent.is_dir():
-        raise BadTable(f"{path}: the folder {parent} does not exist; make it first, or write elsewhere")
+def require_place(*paths: str | Path | None) -> None:
+    """Raise BadTable unless files can be written there: the folder exists, and no folder or device has the name."""
+    for path in (Path(path) for path in paths if path is not None):
+        if not path.parent.is_dir():
+            raise BadTable(f"{path}: the folder {path.parent} does not exist; make it first, or write elsewhere")
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "a device, a pipe or a socket"
+            raise BadTable(f"{path} is {kind}; expected the name of a file to write")
 
 
-def require_file(path: str | Path) -> None:
-    """Raise BadTable if the path is a folder, a device or a pipe, which a file must not replace."""
-    path = Path(path)
-    if path.exists() and not path.is_file():
-        kind = "a folder" if path.is_dir() else "a device, a pipe or a socket"
-        raise BadTable(f"{path} is {kind}; expected the name of a file to write")
-
-
-def require_distinct(outputs: Sequence[Path | None], inputs: Sequence[Path] = ()) -> None:
-    """Raise BadTable if two files to write are the same, or a file to write is also read."""
-    written = [Path(path).resolve() for path in outputs if path is not None]
-    read = {Path(path).resolve() for path in inputs}
+def require_distinct(outputs: Iterable[Path | None], inputs: Iterable[Path | None] = ()) -> None:
+    """Raise BadTable if two files to write are the same, or a file to write is also read. None is skipped."""
+    written, read = ([Path(path).resolve() for path in paths if path is not None] for paths in (outputs, inputs))
     twice = [path for path in written if path in read or written.count(path) > 1]
     if twice:
         raise BadTable(f"{twice[0]} is named twice, for an output and another file; each needs a file of its own")
 
 
-def require_writable(*paths: Path | None) -> None:
-    """Raise BadTable unless the tables to write are different files of known formats in existing folders; skip None."""
-    require_distinct(paths)
-    for path in paths:
+def require_writable(
+    *tables: Path | None, others: Sequence[Path | None] = (), read: Iterable[Path | None] = ()
+) -> None:
+    """Raise BadTable unless tables, and `others`, can be written, to different files that are not `read`. Skip None."""
+    require_distinct([*tables, *others], read)
+    for path in tables:
         if path is not None:
             writable_format_of(path)
-            require_folder(path)
-            require_file(path)
+    require_place(*tables, *others)
 
 
 def packed_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
