@@ -333,6 +333,7 @@ PARTS = {
         "dependence.replicas",
         "dependence.uneven_errors",
         "dependence.design_effect",
+        "inference.unsupervised_pool",
     )
 }
 """Module -> modules of `hitl.models` that have its equations."""

@@ -58,10 +58,10 @@ TABLES, BELIEFS = 18, 14
 """Arrays (K, L, J) and (N, J) that a fit has at its peak, which is in the second reading. Measured."""
 
 LEAST_WEIGHT, BY_EXCESS = 0.25, 2.5
-"""Weight of the first reading if annotators err together without a trace, and how much an excess of one adds."""
+"""Weight of the first reading if shared errors leave no trace, and what it gains per unit of excess."""
 
 RATIO_VARIANCE = 0.25
-"""Variance of the ratio of actual to expected wrong answers of an annotator.
+"""Variance of the ratio of actual to expected wrong answers of an annotator, which widens the interval of accuracy.
 
 Besides the independent errors of single labels, it allows for an error that all labels of an annotator share. It widens
 intervals most for annotators whose items are least certain. With it, the intervals contain the share of right answers

@@ -1,6 +1,7 @@
 """Design effect of a fit, estimated without truth or from the items with ground truth.
 
-`hitl.design_effect` defines it. Items are predicted by labels, class shares, and models.
+`hitl.design_effect` defines it: q_n  ∝  exp( ln q0_n / T_n + b ). Items are predicted by labels, class shares, and
+models.
 
 Let P be the probability that annotators err together at all, and e the expected excess of their correlation if they do
 (`replicas`). Without known truth, rho is rho_0 = P (UNTRACED_RHO + e), and the shift is 0. With known truth, ln rho and

@@ -12,8 +12,9 @@ pairs of labels of one item:
     H1  together: an excess |N(0, WRONG^2)| of the first or |N(0, ALIKE^2)| of the second, or with probability
         UNTRACED none, since a fit may explain all of it
 
-With B the Bayes factors of the two excesses, and U that of uneven errors (`uneven_errors`) between LEAST_FACTOR and
-MOST_FACTOR, the probability P that annotators err together has the odds
+An excess is measured with a standard error s over the items; if the true one is d, it is N(d, s^2 + NEGLIGIBLE^2).
+With B the Bayes factors of H1 against H0 by the two measures, and U that of uneven errors (`uneven_errors`) between
+LEAST_FACTOR and MOST_FACTOR, the probability P that annotators err together has the odds
 
     odds(BEFOREHAND) U (UNTRACED + (1 - UNTRACED) (B_wrong + B_alike) / 2)
 

@@ -15,7 +15,7 @@ unknown truth with m labels counts (m - 2) / m of its labels, because two are sp
 first is right. So a table with at most two labels per item carries no information.
 
 The targets of errors are compared among classes with at least LEAST_RIGHT right labels. A class that annotators never
-name, or name only by accident, has no items. That no errors go there would look uneven, but carries no information.
+name, or name only by accident, has no items. That no errors go there looks uneven, but carries no information.
 """
 
 from __future__ import annotations

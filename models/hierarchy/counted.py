@@ -183,7 +183,7 @@ class Reading:
     """One of two explanations of the same labels; see `hierarchical_dawid_skene`.
 
     Attributes:
-        anchor: weight w of agreeing votes in the counts, in [0, 1).
+        anchor: weight v of agreeing votes in the counts, in [0, 1).
         recalls: strength of the prior that holds the crowd's recalls together, in labels; None: learned.
         share_j: (J,) given class shares; None: learned.
     """
@@ -240,7 +240,7 @@ class Counted:
         return learn(self.anchored(counts), accuracy, self.reading.recalls)
 
     def anchored(self, counts_klj: Floats) -> Floats:
-        """Return (K, L, J) anchored counts: (1 - w) times the counts by beliefs plus w times the counts by votes."""
+        """Return (K, L, J) anchored counts: (1 - v) times the counts by beliefs plus v times the counts by votes."""
         anchor = self.reading.anchor
         learned_klj: Floats = anchor / (1 - anchor) * self.tally.votes_klj
         learned_klj += counts_klj
@@ -248,7 +248,7 @@ class Counted:
         return learned_klj
 
     def pseudo_counts(self, skills: Skills) -> Floats:
-        """Return (K, L, J) pseudo-counts to add to the counts by beliefs: votes and prior, divided by 1 - w."""
+        """Return (K, L, J) pseudo-counts to add to the counts by beliefs: votes and prior, divided by 1 - v."""
         pseudo_klj: Floats = self.reading.anchor * self.tally.votes_klj
         pseudo_klj += skills.prior_klj
         pseudo_klj /= 1 - self.reading.anchor

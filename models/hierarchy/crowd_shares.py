@@ -5,16 +5,18 @@ are often errors. Between them lies a ridge on which labels are nearly equally l
 averaged over points of the ridge, weighted by their evidence:
 
     p_t   ∝  p^(1 - t)          from the shares p of a first fit (t = 0) to even shares (t = 1), and beyond p (t < 0)
-    p*    learned by EM from the best of these
+    p*    learned by EM from the best of these, if enough items have three votes
+
+    shares  =  sum_s exp(evidence_s) p_s / sum_s exp(evidence_s)        over all p_t and p*
 
 At each point EM learns the crowd's rows pi, with the shares held fixed. Its evidence is
 
     sum_n  ln [ sum_j p_j prod_m pi_j,l_nm ] / (1 + RHO m_n)  +  ln p(h)
 
-Labels of one item are not independent, so an item of m labels counts as one of a design effect does. h are the recalls
+Labels of one item are not independent, so an item's log evidence is divided by a design effect. h are the recalls
 of the classes, h_j ~ Beta(g c, g (1 - c)), averaged over g in `STRENGTHS` and c ~ Beta(7.5, 2.5).
 
-Rows of single annotators would explain chance as skill, by more nats than lie between the points.
+Rows of single annotators would take chance for skill, by more nats than separate the points.
 """
 
 from __future__ import annotations

@@ -8,11 +8,12 @@ counts. Counts are weighted by how much information labels have about annotators
     weight     u = sum (m_n - 1) / sum m_n over the items with m_n >= 2 class labels, because one label per item
                is used up for its class; an item with ground truth counts 1
     lone       an item with one label counts u too, but all of an annotator's such labels together count at most as
-               much as those that others answered too: they show which answers are compared, and cannot replace it
-    anchor     beliefs count (1 - w) and agreeing pairs of votes count w, so that no class drifts away from the
-               annotators who vote for it
+               much as those that others answered too: they show which answers get compared, but compare nothing
+    anchor     beliefs count (1 - v) and agreeing pairs of votes count v, so that no class drifts away from the
+               annotators who vote for it; v is `ANCHOR`, and `ANCHOR_OF_TWO` with two classes
     shares     the remainder of an item, 1 - u or all of it, counts by its votes, and `SHARES` pseudo-items are added:
-               uniform over the classes in use, except for a part reserved for classes that may still occur
+               uniform over the classes in use, except for 1 / (n + 1) of them, with n items of two or more labels, for
+               classes that may still occur
 
 If earlier answers decide which items get more labels, then whether an item has only one label depends on that label.
 Hence all labels have the same weight. Without lone labels, answers that are never asked about again would seem rarer
@@ -23,7 +24,7 @@ are errors, or if most items are of that class. Hence the shares stay near unifo
 
 So there are two readings of the same labels (`Reading`). The one above expects of annotators that they recognize all
 classes about equally well. In the second (`freed`) the crowd may overlook a class: the strength of the recalls' prior
-is learned, votes have no weight (w = 0), and the shares are given (`crowd_shares`).
+is learned, votes have no weight (v = 0), and the shares are given (`crowd_shares`).
 
 A model prediction is one more observation of its item, p(x_n | z_n) (`observed_outputs`). It is divided by the class
 shares of the models, because these may be as wrong as the labels that a model was trained on. With models of

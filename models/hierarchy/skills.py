@@ -2,18 +2,18 @@
 
 The hierarchy has three levels, each the prior of the next, so that matrices are only as detailed as labels support:
 
-    crowd    c               one accuracy            Beta, `CROWD` labels at the expected accuracy
-             mu_jl           how often class j is named correctly: Beta, `ROWS` labels at c, or a learned number
+    crowd    c               one accuracy            Beta, `CROWD` labels at the expected accuracy, .75 by default
+             mu_jl           how often class j is named correctly: Beta, `ROWS` labels at c; in the second reading G
                              how its errors are distributed: Dirichlet, one error for each other option
     person   c_k             one accuracy: Beta with strength S about e_k = sum_j (class mix of k) mu_jj
     row      pi_kj  ~  Dirichlet(R mu_kj)      mu_kj: row j of the crowd with its odds of being right
                                                multiplied by odds(c_k) / odds(e_k)
 
-Each level is estimated by its posterior mean, given expected counts N_klj. The strengths S (how similar persons are)
-and R (how similar a person's rows are to the crowd's) are geometric means over the grid `STRENGTHS` of powers of two,
-weighted by the marginal likelihood of all persons (Beta-binomial and Dirichlet-multinomial); ln S also has the prior
-N(ln 8, 1). A person with three labels is estimated from the crowd, with thirty labels from their own accuracy, and with
-three thousand from their own rows.
+Each level is estimated by its posterior mean, given expected counts N_klj. The strengths S (how similar persons are),
+G (how similar the recalls of classes are) and R (how similar a person's rows are to the crowd's) are geometric means
+over the grid `STRENGTHS` of powers of two, weighted by the marginal likelihood of all persons, classes or rows
+(Beta-binomial; R: Dirichlet-multinomial); ln S and ln G also have the prior N(ln 8, 1). A person with three labels is
+estimated from the crowd, with thirty labels from their own accuracy, and with three thousand from their own rows.
 
 Accuracies are over answers that are a class. How often an annotator gives another answer ("unsure") depends only on
 the rows.
