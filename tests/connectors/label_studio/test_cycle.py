@@ -15,6 +15,7 @@ from hitl.connectors.label_studio import compare
 from hitl.connectors.label_studio.pull import ID_PAGE
 from hitl.errors import BadSettings
 from hitl.operations import push
+from hitl.settings import CrewSettings, Settings
 from hitl.status import status_of
 from hitl.store import Store
 from tests.command_line import forked
@@ -122,6 +123,31 @@ def test_a_kill_between_any_two_steps_then_run_ends_in_the_same_state(
         with Store(f"sqlite:///{folder}/hitl.db") as store:
             cycle.run(settings_for(project.number, crew), store, connect(project))
         assert shown(project, tasks) == expected, f"killed at event {event}"
+
+
+def test_a_skill_that_nobody_has_closes_no_task_and_mended_all_is_as_before(
+    make_project: Callable[..., Project], tmp_path: Path
+) -> None:
+    project, tasks = labeled_project(make_project)
+    emails = [person.email for person in project.people[1:3]]
+
+    def needing(*skills: str) -> Settings:
+        crew = CrewSettings(annotators=tuple(emails), capacity=3, skill_field="text", skills={emails[0]: skills})
+        return settings_for(project.number).model_copy(update={"crew": crew})
+
+    right = needing(*(f"text {n}" for n in range(9)))
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        assert cycle.run(right, store, connect(project)).judgement.plan.asks
+        before = shown(project, tasks)
+        judgement = cycle.run(needing("txet"), store, connect(project)).judgement
+        assert (judgement.plan.asks, judgement.plan.stop) == ((), None)
+        assert "no annotator has the skills that" in judgement.metrics["idle"]
+        meanwhile = shown(project, tasks)
+        assert meanwhile["state"] == before["state"]
+        assert not all(closed for _, closed in meanwhile["state"])
+        assert not meanwhile["tabs"][f"hitl: {emails[0]}"]
+        cycle.run(right, store, connect(project))
+        assert shown(project, tasks) == before
 
 
 def test_two_stores_that_plan_one_project_notice(make_project: Callable[..., Project], tmp_path: Path) -> None:

@@ -348,6 +348,27 @@ BEYOND = words("Eve saw Rome.", [("Eve", "PER"), ("Rome", "LOC")])
 BEYOND[1]["value"] = {"start": 8, "end": 99, "labels": ["LOC"]}
 
 
+@pytest.mark.parametrize(
+    ("name", "answer", "said"),
+    [
+        ("spans", BEYOND, "'LOC' from 8 to 99 reaches beyond the text, which has 13 characters; it counts as a skip"),
+        ("boxes", boxed([DOG], 30), "a box of 'dog' is turned by 30 degrees; expected an upright one; it counts as"),
+    ],
+    ids=["spans", "boxes"],
+)
+def test_a_part_that_does_not_fit_is_told(
+    make_project: Callable[..., Project], tmp_path: Path, name: str, answer: Regions, said: str
+) -> None:
+    project = make_project(CASES[name].xml)
+    task = CASES[name].fill(project)[-1]
+    project.person(0).post(f"/api/tasks/{task}/annotations/", {"result": answer})
+    with Store(f"sqlite:///{tmp_path}/hitl.db") as store:
+        report = cycle.run(settings(project), store, project.connector)
+    (problem,) = report.pulled.problems
+    assert problem.startswith(f"task {task}, annotation ")
+    assert said in problem
+
+
 @needs_browser
 @pytest.mark.parametrize("name", ["spans", "times", "masks", "boxes"])
 def test_the_page_shows_the_consensus(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import httpx
@@ -14,7 +14,7 @@ from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer
 from hitl.errors import BadSettings, Unreachable
 from hitl.platform import AnnotationRow, Cursor, HeldItem, ItemRow, Operation, Page
-from tests.connectors.label_studio.conftest import SENTIMENT, Project, choice
+from tests.connectors.label_studio.conftest import SENTIMENT, TOPICS, Project, choice
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
 
@@ -251,6 +251,43 @@ def test_nothing_is_lost_while_people_annotate(project: Project) -> None:
     assert shelf.state() == truth(project)
     rows = [row.key for rows in shelf.answers.values() for row in rows]
     assert len(rows) == len(set(rows)) == sum(len(kept[k::2]) for k in range(4))
+
+
+def test_what_is_not_understood_is_said(project: Project) -> None:
+    tasks = project.add(4)
+    project.answer(0, tasks[0], "terrible")
+    project.person(0).post(f"/api/tasks/{tasks[1]}/annotations/", {"result": choice("good", "bad")})
+    project.person(0).post(f"/api/tasks/{tasks[2]}/annotations/", {"result": choice("good", control="other")})
+    project.answer(1, tasks[3], "Unsure")
+    shelf = Shelf()
+    shelf.pull(project.connect(abstain=("Unsure",)))
+    assert shelf.state() == {
+        **{str(task): [(project.people[0].id, None, "skip")] for task in tasks[:3]},
+        str(tasks[3]): [(project.people[1].id, "Unsure", "answer")],
+    }
+    notes = [row.note or "" for task in tasks[:3] for row in shelf.answers[str(task)]]
+    assert "'terrible' is not among the choices" in notes[0]
+    assert "2 answers on the single-choice control" in notes[1]
+    assert "it answers 'other', which the labeling configuration does not have" in notes[2]
+
+
+def test_multiple_choices_answer_every_question(make_project: Callable[..., Project]) -> None:
+    project = make_project(TOPICS)
+    (number,) = project.add(1)
+    project.person(0).post(f"/api/tasks/{number}/annotations/", {"result": choice("art", "war", control="topics")})
+    project.person(1).post(f"/api/tasks/{number}/annotations/", {"result": []})
+    shelf = Shelf()
+    shelf.pull(project.connector)
+    said = {(row.annotator, row.question): row.label for row in shelf.answers[str(number)]}
+    a, b = project.people[0].id, project.people[1].id
+    assert said == {
+        (a, "topics=art"): "yes",
+        (a, "topics=law"): "no",
+        (a, "topics=war"): "yes",
+        (b, "topics=art"): "no",
+        (b, "topics=law"): "no",
+        (b, "topics=war"): "no",
+    }
 
 
 def predict(project: Project, rows: list[dict[str, Any]]) -> None:

@@ -317,6 +317,17 @@ def test_reopened_tasks_are_served_first_in_order(project: Project) -> None:
     assert served(project, 1, 1, 1) == planned
 
 
+def test_items_are_added_once(project: Project) -> None:
+    items = [{"key": f"row {n}", "data": {"text": f"new {n}"}} for n in range(5)]
+    operation = Operation("add_items", "batch 1", {"items": items})
+    assert push(project, operation)[0].changed == 5
+    push_again(project, operation)
+    more = Operation("add_items", "batch 2", {"items": [*items[3:], {"key": "row 9", "data": {"text": "new 9"}}]})
+    assert push(project, more)[0].changed == 1
+    metas = [task["meta"] for task in project.admin.tasks(project.number, ("id", "meta"))]
+    assert [meta["hitl"] for meta in metas] == ["row 0", "row 1", "row 2", "row 3", "row 4", "row 9"]
+
+
 def gold(labels: dict[int, str]) -> Operation:
     return Operation("gold", "", {"questions": {"sentiment": {str(n): label for n, label in labels.items()}}})
 
@@ -346,6 +357,17 @@ def test_a_crash_before_the_gold_annotation_raises_the_overlap_once(project: Pro
     push(project, gold({number: "good"}))
     task = project.task(number)
     assert (task["overlap"], len(task["annotations"])) == (2, 1)
+
+
+def test_gold_of_a_multiple_choice_needs_every_class(make_project: Callable[..., Project]) -> None:
+    project = make_project(TOPICS)
+    a, b = keys(project.add(2))
+    truth = {"topics=art": {a: "yes", b: "yes"}, "topics=law": {a: "no"}, "topics=war": {a: "yes"}}
+    (receipt,) = push(project, Operation("gold", "", {"questions": truth}))
+    assert receipt.changed == 1
+    assert "1 left out" in receipt.detail
+    (annotation,) = project.task(int(a))["annotations"]
+    assert annotation["result"][0]["value"] == {"choices": ["art", "war"]}
 
 
 def test_predictions_dropped_by_the_platform_are_noticed(project: Project) -> None:
