@@ -141,6 +141,13 @@ def test_a_pool_without_names_that_has_no_more_answers_is_not_asked_for_them() -
     assert {ask.item for ask in by_name.asks} == set(order)
 
 
+def test_whoever_comes_is_paid_from_the_budget() -> None:
+    evidence, consensus = judged(np.random.default_rng(2))
+    for cost, many in ((7.0, 3), (7.5, 3), (1.9, 0), (0.0, 0), (100.0, 9)):
+        budget = replace(open_budget(9), cost=cost)
+        assert len(ExpectedGain().plan([(evidence, consensus)], Crew(default_cost=2.0), budget).asks) == many
+
+
 def test_newcomers_are_tried_before_equally_good_people_who_are_known() -> None:
     evidence, consensus = judged(np.random.default_rng(3), people=3, seen=0.0)
     learned = consensus.annotators

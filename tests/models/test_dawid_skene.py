@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from hitl.evidence import Evidence
 from hitl.models.annotators import confusion
 from hitl.models.dawid_skene import DawidSkene
 from hitl.models.default import DefaultCombiner
-from hitl.models.inference import em
+from hitl.models.inference import em, loop
 from hitl.models.majority import MajorityVote
 from hitl.models.numerics.clamping import clamp
 from hitl.models.priors.shares import Shares
@@ -120,6 +122,17 @@ def test_convergence_is_a_value() -> None:
     assert done.objective[-1] - done.objective[-2] < 1e-7 * 60 <= done.objective[-2] - done.objective[-3]
     stopped = DawidSkene(max_iterations=3).fit(evidence).fit
     assert (stopped.converged, stopped.iterations) == (False, 3)
+
+
+def test_momentum_saves_iterations_and_ends_nearer_to_the_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(1), 200, 8, 3, asked=0.5, accuracy=(0.4, 0.8))
+    method = DawidSkene(tolerance=1e-9)
+    fast = method.fit(evidence).fit
+    monkeypatch.setattr(loop, "MOMENTUM_BELOW", 0.0)
+    plain = method.fit(evidence).fit
+    top = replace(method, tolerance=1e-13, max_iterations=5000).fit(evidence).fit.objective[-1]
+    assert fast.iterations < 0.6 * plain.iterations
+    assert top - fast.objective[-1] < top - plain.objective[-1]
 
 
 # -- from an earlier fit, and on items not seen --------------------------------------------------------------

@@ -42,6 +42,14 @@ def test_the_fit_is_the_exact_posterior_of_five_items(shape: dict[str, Any]) -> 
     assert found.difficulty is None
 
 
+def test_a_start_shortens_the_burn_in_and_keeps_the_answer() -> None:
+    evidence, _ = oracles.crowd(np.random.default_rng(12), 80, 6, 3, known=0.2)
+    cold = GibbsIBCC().fit(evidence)
+    warm = GibbsIBCC().fit(evidence, start=cold)
+    assert (cold.fit.iterations, warm.fit.iterations) == (1250, 1062)
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.04)
+
+
 # -- mixing ----------------------------------------------------------------------------------------------------
 
 

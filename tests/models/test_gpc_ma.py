@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hitl.annotations import Annotations, Ints
+from hitl.annotations import Annotations, Floats, Ints
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
@@ -15,6 +15,7 @@ from hitl.models import GPCMA, DawidSkene, GPCConcatenated, GPCGold, GPCMajority
 from hitl.models.annotators import confusion
 from hitl.models.annotators.leave_one_out import counts_by_others
 from hitl.models.inference import em, latent_classes
+from hitl.models.inference import expectation_propagation as ep
 from hitl.models.inference.expectation_propagation import Likelihoods
 from hitl.models.numerics.covariance import SquaredExponential
 from hitl.models.priors.gp import GaussianProcess
@@ -148,6 +149,37 @@ def test_a_hundred_random_starts_on_hard_data_are_finite() -> None:
 
 
 # -- what a consensus keeps ----------------------------------------------------------------------------------
+
+
+def counted_fit(
+    method: GPCMA, evidence: Evidence, start: Consensus | None, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Consensus, int]:
+    """The fit, and how many N^3 it took."""
+    calls, plain = [0], ep.gaussian
+
+    def gaussian(l_nr: Floats, sites: Floats) -> ep.Gaussian | None:
+        calls[0] += 1
+        return plain(l_nr, sites)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ep, "gaussian", gaussian)
+        return method.fit(evidence, start=start), calls[0]
+
+
+def test_from_an_earlier_answer_new_labels_cost_a_fifth_and_end_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In factorisations (docs/benchmarks/gpc.txt has the times)."""
+    costs = []
+    for seed in range(3):
+        evidence, _ = rings(seed, n=160, labeled=120)
+        annotations = evidence.annotations
+        old = replace(evidence, annotations=annotations.select(np.arange(len(annotations)) < len(annotations) - 10))
+        before = Consensus.from_bytes(GPCMA().fit(old).to_bytes())
+        cold, dear = counted_fit(GPCMA(), evidence, None, monkeypatch)
+        warm, cheap = counted_fit(GPCMA(), evidence, before, monkeypatch)
+        np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.02)
+        np.testing.assert_allclose(warm.annotators.confusion, cold.annotators.confusion, atol=0.01)
+        costs.append(cheap / dear)
+    assert np.mean(costs) <= 0.2
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -11,12 +11,13 @@ import pytest
 from scipy.special import logsumexp
 
 from hitl import score
-from hitl.annotations import Ints
+from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
-from hitl.errors import BadEvidence, MissingExtra
+from hitl.errors import BadEvidence, BadSettings, MissingExtra
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, VariationalGPCMA
 from hitl.models.inference import em
+from hitl.models.priors.variational_gp import VariationalGP
 from hitl.testing.crowds import crowd
 
 FEW = VariationalGPCMA(inducing=30)
@@ -116,6 +117,29 @@ def test_other_features_are_refused(learned: Consensus) -> None:
         FEW.apply(learned, replace(evidence, features=None))
 
 
+@pytest.mark.journey
+def test_a_warm_start_after_ten_labels_costs_a_fifth_and_comes_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, _ = featured(400)
+    a = evidence.annotations
+    fewer = replace(evidence, annotations=a.select(np.arange(len(a)) % (len(a) // 10) != 0))
+    before = Consensus.from_bytes(FEW.fit(fewer).to_bytes())
+    passes: list[int] = []
+    posterior = VariationalGP.posterior
+
+    def counted(self: VariationalGP, message_nj: Floats, counted_n: Any) -> Any:
+        passes.append(len(message_nj) * (2 if self.rate else 1))  # gradients cost as much again
+        return posterior(self, message_nj, counted_n)
+
+    monkeypatch.setattr(VariationalGP, "posterior", counted)
+    cold = FEW.fit(evidence)
+    cost = sum(passes)
+    passes.clear()
+    warm = FEW.fit(evidence, start=before)
+    assert sum(passes) <= cost / 5
+    np.testing.assert_allclose(warm.probabilities, cold.probabilities, atol=0.03)
+    assert (warm.codes == cold.codes).mean() > 0.99
+
+
 # -- items without features, devices -------------------------------------------------------------------------
 
 
@@ -129,6 +153,19 @@ def test_items_without_features_are_judged_by_labels_and_shares() -> None:
     np.testing.assert_allclose(p[280], p[200:280].mean(axis=0), atol=0.05)
     again = FEW.apply(found, evidence)
     np.testing.assert_allclose(again.probabilities, p, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"annotators": "coins"}, "annotators is 'coins'; expected one of dirichlet, map"),
+        ({"inducing": 0}, "inducing is 0; expected a whole number of at least 1"),
+        ({"accuracy": 1.0}, "accuracy is 1.0"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
+        VariationalGPCMA(**settings).fit(featured(20)[0])
 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from scipy.special import logsumexp, softmax
 
 from hitl import Annotations, Evidence
 from hitl.annotations import Floats, Ints
+from hitl.errors import BadEvidence, BadSettings
 from hitl.models import NetworkDawidSkene, NetworkIBCC
 from hitl.models.numerics.potts import APPROXIMATIONS, Graph, Heard
 from hitl.models.priors.graph_field import QUICKEST, SWEEPS_ALONE, FieldCounts, GraphField, Step
@@ -229,3 +230,15 @@ def test_known_truth_reaches_the_neighbours(method: NetworkDawidSkene) -> None:
     before, after = ((found.codes == truth)[~known].mean() for found in (learned, knowing))
     assert after > before + 0.02
     np.testing.assert_array_equal(knowing.codes[known], truth[known])
+
+
+def test_what_it_cannot_use_is_refused() -> None:
+    evidence, _ = patches(5, 14)
+    with pytest.raises(BadEvidence, match=r"network-dawid-skene needs a graph of the items"):
+        NetworkDawidSkene().fit(Evidence(evidence.annotations))
+    with pytest.raises(BadSettings, match=r"approximation is 'exact'; expected .*mean-field"):
+        NetworkDawidSkene(approximation="exact")
+    with pytest.raises(BadSettings, match=r"strength is -1; expected a number above 0"):
+        NetworkIBCC(strength=-1)
+    with pytest.raises(BadSettings, match=r"approximation is \['icm'\]"):
+        NetworkIBCC(approximation=["icm"])  # type: ignore[arg-type]

@@ -1,10 +1,11 @@
-"""Whatever the numbers of items, annotators and classes: a fit beyond the limit is refused, and the error says why."""
+"""Whatever the numbers of items, annotators and classes, a fit stays near its estimate, or an error says what fits."""
 
 from __future__ import annotations
 
 import re
 import tracemalloc
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from hitl.evidence import Evidence
 from hitl.models.combiner import memory_of
 from hitl.models.registry import COMBINERS, combiner
 from hitl.tables.limits import Limits, readable, within
-from hitl.testing.crowds import restricted_to_uses
-from tests.models.inference.test_memory import many_classes
+from hitl.testing.crowds import restricted_to_uses, sample
+from tests.models.inference.test_memory import CHEAP, many_classes
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 DENSE = 200_000
@@ -85,3 +86,32 @@ def test_a_fit_beyond_the_limit_is_refused_before_it_begins(
 
     refused()  # loads what is loaded once
     assert peak_of(refused) < 2_000_000
+
+
+@cache
+def compiled(name: str) -> None:
+    method = combiner(name, **CHEAP.get(name, {}))
+    method.fit(sample(method, n_items=30)[0])
+
+
+@pytest.mark.journey
+@settings(max_examples=60, phases=PHASES)
+@given(
+    name=st.sampled_from(list(COMBINERS.own)),
+    n_items=st.integers(30, 300),
+    n_annotators=st.integers(2, 40),
+    n_classes=st.integers(2, 25),
+    n_models=st.integers(1, 4),
+    asked=st.floats(0.2, 1.0),
+)
+def test_a_fit_within_the_limit_stays_near_its_estimate(
+    name: str, n_items: int, n_annotators: int, n_classes: int, n_models: int, asked: float
+) -> None:
+    compiled(name)
+    method = combiner(name, **CHEAP.get(name, {}))
+    shape = {"n_annotators": n_annotators, "n_classes": n_classes, "models": n_models, "asked": asked}
+    evidence, _ = sample(method, n_items=n_items, **shape)
+    estimate = memory_of(method, evidence)
+    with within(Limits(memory=estimate)):
+        peak = peak_of(lambda: method.fit(evidence))
+    assert peak < 1.5 * estimate + 2_000_000, f"{peak:,} of {estimate:,}"

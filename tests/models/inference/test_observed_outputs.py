@@ -79,3 +79,12 @@ def test_what_a_model_says_counts_once_beside_the_shares_of_the_prior() -> None:
         outputs.share_j[None].repeat(outputs.pool.abstained_n.sum(), axis=0),
         atol=1e-9,
     )
+
+
+def test_without_a_model_nothing_is_observed() -> None:
+    evidence, _ = patches(10, 9)
+    outputs, message_nj = Outputs.of(evidence), np.random.default_rng(0).normal(size=(100, 3))
+    fixed, everything = Fixed(np.zeros((100, 3))), np.ones(100, bool)
+    alone, beside = (one.posterior(message_nj.copy(), everything) for one in (fixed, outputs.beside(fixed)))
+    np.testing.assert_array_equal(alone.q_nj, beside.q_nj)
+    assert outputs.kept({"a": message_nj}) == {"parameters": {"a": message_nj}}
