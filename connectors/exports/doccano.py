@@ -35,7 +35,8 @@ class Doccano(Tool):
         self.of_spans = any(
             (isinstance(mark, list) and len(mark) == 3) or (isinstance(mark, dict) and "start_offset" in mark)
             for record in export.records()
-            for mark in _marks(record.fields)
+            if isinstance(marks := _marks(record.fields), list)  # `read` tells
+            for mark in marks
         )
         self.numbers = count()
 

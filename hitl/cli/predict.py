@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -115,7 +116,7 @@ class Model:
         from hitl.models.predictors.loading import ModelSettings
 
         classes = names(self.classes)
-        if self.classes is not None and Path(self.classes).is_file():
+        if self.classes is not None and isfile(self.classes):  # unlike Path.is_file, names may be long
             lines = Path(self.classes).read_text(encoding="utf-8").splitlines()
             classes = tuple(line.strip() for line in lines if line.strip())
         options = {**vars(self), "classes": classes}

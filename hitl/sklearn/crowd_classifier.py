@@ -163,7 +163,7 @@ def _require_same_order(X: Any, y: Any) -> None:
 def _read(y: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], list[Name]]:
     """Return classes (J,), codes (N, K) with -1 for no answer, and K names of a matrix of labels."""
     frame = pd.DataFrame(y)
-    values = frame.astype(object).to_numpy()
+    values = frame.astype(object).where(frame.notna(), None).to_numpy()  # pd.NA compares as nothing else does
     answered = ~frame.isna().to_numpy() & (values != MISSING) & (values != "")
     given = [int(one) if isinstance(one, float) and one.is_integer() else one for one in values[answered]]
     if len({isinstance(one, str) for one in given}) != 1:

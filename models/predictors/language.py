@@ -183,7 +183,7 @@ class LanguageModel:
         return j, min(confidence, MOST_CERTAIN) if 1 / len(self.classes) <= confidence <= 1 else None
 
     def _alternatives(self, text: str, tokens: Any) -> dict[str, float] | None:
-        """Return token -> log-probability where the answer begins, or None if it is no option of one token."""
+        """Return token -> log-probability where the answer begins, or None if it is no option of one token or NaN."""
         match, end = self._match(text), 0
         for token in tokens:
             end += len(token.token)
@@ -191,7 +191,8 @@ class LanguageModel:
                 every = {other.token: other.logprob for other in token.top_logprobs or ()} | {
                     token.token: token.logprob
                 }
-                return every if token.token.strip() in self._options else None
+                known = token.token.strip() in self._options and not any(map(math.isnan, every.values()))
+                return every if known else None
         return None
 
     def _from_tokens(self, alternatives: Mapping[str, float]) -> Array:

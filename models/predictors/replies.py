@@ -217,7 +217,7 @@ class Replies:
             alternatives = self._alternatives(text, tokens) if self._alternatives and tokens else None
             # A server that does not count is assumed to have used the most.
             counts = most if usage is None else (int(usage.prompt_tokens), int(usage.completion_tokens))
-        except (openai.APIError, ValueError, TypeError, AttributeError, IndexError) as error:
+        except (openai.APIError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
             status = getattr(error, "status_code", None)
             told = isinstance(error, openai.APIError)
             why = hidden(" ".join(str(error).split())[:200]) if told else "its reply is not of the OpenAI protocol"

@@ -154,7 +154,7 @@ def text(key: int, **more: Any) -> dict[str, Any]:
         ([text(1, label=["a"])], {("1", "ann"): "a"}),
         ([text(1, label=["a"]), text(2, label=[])], {("1", "ann"): "a"}),
         ([text(1, labels=["a"])], {("1", "ann"): "a"}),
-        ([text(1, label=["a"]), text(2, label="a")], {("1", "ann"): "a"}),
+        ([text(1, label=["a"]), text(2, label="a"), text(3, label=True)], {("1", "ann"): "a"}),
         ([text(1, label=["a"]), text(2, label=[["x"]])], {("1", "ann"): "a"}),
         ([{"id": 1, "data": "x", "label": ["a"]}], {("1", "ann"): "a"}),
         ([{"id": 1, "filename": "x.png", "label": ["a"], "Comments": []}], {("1", "ann"): "a"}),

@@ -59,8 +59,9 @@ def test_it_learns_from_annotators_as_from_the_method_learned() -> None:
         pd.DataFrame(np.where(Y < 0, None, NAMES[Y]), columns=["ann", "bob", "cy", "di", "ed"]),
         np.where(Y < 0, np.nan, Y),
         Y.tolist(),
+        pd.DataFrame(Y, columns=["ann", "bob", "cy", "di", "ed"]).astype("Int64").where(Y >= 0),
     ],
-    ids=["None", "empty", "frame", "nan", "list"],
+    ids=["None", "empty", "frame", "nan", "list", "NA"],
 )
 def test_a_missing_answer_has_many_faces(y: Any) -> None:
     expected, found = CrowdClassifier().fit(X, Y), CrowdClassifier().fit(X, y)

@@ -66,15 +66,16 @@ def test_log_probabilities_of_the_answer(ask: Ask, chat: Chat) -> None:
     one = {"A": math.log(0.6), " A": math.log(0.1), "B": math.log(0.2), "C": math.log(0.05), "The": math.log(0.03)}
     two = {"B": math.log(0.9), "The": math.log(0.04)}  # .06 is left for A and C, at most .04 each
     three = {"A": math.log(0.9), "The": math.log(0.01)}  # .09 is left, at most .01 each
+    four = {"A": math.nan, "B": math.log(0.01)}  # the stated confidence counts
     chat.scripts = {text: [Answer(f"{next(iter(tokens))} 55", tokens)] for text, tokens in
-                    (("one", one), ("two", two), ("three", three))}  # fmt: skip
-    code, data, err = ask(["one", "two", "three"])
+                    (("one", one), ("two", two), ("three", three), ("four", four))}  # fmt: skip
+    code, data, err = ask(["one", "two", "three", "four"])
     assert (code, err) == (0, "")
     expected = [[0.7 / 0.95, 0.2 / 0.95, 0.05 / 0.95], [0.03 / 0.96, 0.9 / 0.96, 0.03 / 0.96]]
-    np.testing.assert_allclose(rows(), [*expected, [0.9 / 0.92, 0.01 / 0.92, 0.01 / 0.92]], rtol=1e-12)
+    np.testing.assert_allclose(rows(), [*expected, [0.9 / 0.92, 0.01 / 0.92, 0.01 / 0.92], [0.55, 0.225, 0.225]], rtol=1e-12)
     assert data["usage"] | {"version": ""} == {
-        **{"version": "", "replies": 3, "stored": 0, "cost": None},
-        **{"input_tokens": 3 * USAGE[0], "output_tokens": 3 * USAGE[1]},
+        **{"version": "", "replies": 4, "stored": 0, "cost": None},
+        **{"input_tokens": 4 * USAGE[0], "output_tokens": 4 * USAGE[1]},
     }
     request = chat.requests[0]
     assert (request["logprobs"], request["top_logprobs"], request["temperature"]) == (True, 20, 0)
@@ -171,20 +172,22 @@ def test_a_server_that_fails_for_a_while(ask: Ask, chat: Chat) -> None:
         "malformed": [Answer(body='{"choices": [{"mess')],
         "strange": [Answer(body={"choices": None})],
         "list": [Answer(body="[1]")],
+        "endless": [Answer(usage=(120, math.inf))],
+        "null": [Answer("A 90", {"A": None})],
     }
     code, data, err = ask([*chat.scripts, "fine"])
     assert (code, err) == (0, "")
     assert rows()[0] == pytest.approx([0.1, 0.8, 0.1])
-    assert np.isnan(rows()[1:4]).all()
-    assert rows()[4] == pytest.approx([0.9, 0.05, 0.05])
-    assert chat.asked() == {"limited": 4, "malformed": 1, "strange": 1, "list": 1, "fine": 1}
+    assert np.isnan(rows()[1:6]).all()
+    assert rows()[6] == pytest.approx([0.9, 0.05, 0.05])
+    assert chat.asked() == dict.fromkeys(chat.scripts, 1) | {"limited": 4, "fine": 1}
     (warning,) = data["warnings"]
-    assert "3 items have no answer" in warning
+    assert "5 items have no answer" in warning
     assert "i2: the server 127.0.0.1 does not answer: its reply is not of the OpenAI protocol" in warning
     texts, chat.scripts = [*chat.scripts, "fine"], {}  # now it works: only those without a reply are asked
     code, data, err = ask(texts)
-    assert (code, data["warnings"], data["usage"]["replies"], data["usage"]["stored"]) == (0, [], 5, 2)
-    assert chat.asked() == {"limited": 4, "malformed": 2, "strange": 2, "list": 2, "fine": 1}
+    assert (code, data["warnings"], data["usage"]["replies"], data["usage"]["stored"]) == (0, [], 7, 2)
+    assert chat.asked() == dict.fromkeys(texts, 2) | {"limited": 4, "fine": 1}
 
 
 def test_a_server_that_stays_down_stops_the_run(ask: Ask, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +370,7 @@ def test_a_wrong_prompt_is_said_before_anything_is_sent(
 
 def test_many_classes_are_numbered_and_empty_items_are_not_sent(ask: Ask, chat: Chat) -> None:
     chat.scripts = {"one": [Answer("30 75", {"3": 0.0})]}
-    code, data, _ = ask(["one", ""], classes=",".join(f"c{n}" for n in range(1, 41)))
+    code, data, _ = ask(["one", ""], classes=",".join(f"c{n}" for n in range(1, 101)))
     assert (code, data["silent"], data["warnings"]) == (0, 1, [])
     assert rows()[0][29] == pytest.approx(0.75)
     assert sum(rows()[0]) == pytest.approx(1.0)
