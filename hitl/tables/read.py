@@ -21,7 +21,7 @@ import pyarrow as pa
 from hitl.errors import BadTable, HitlError
 from hitl.tables import columnar, parsers
 from hitl.tables.columnar import COPIES, bytes_of
-from hitl.tables.columns import FILE, Place, require_columns, require_names, row_number, with_names
+from hitl.tables.columns import FILE, Place, repeated, require_columns, require_names, row_number, with_names
 from hitl.tables.limits import memory_limit, require_fit, require_harmless, require_memory, require_shape
 from hitl.tables.write import FORMATS, restored, suffix_of
 
@@ -56,6 +56,8 @@ def read_table(path: str | Path, text: Sequence[str] = ()) -> pa.Table:
     path = Path(path)
     tables, size, most = list[pa.Table](), 0, memory_limit()
     for part in read_parts(path):
+        if (twice := repeated(part.column_names)) is not None:
+            raise BadTable(f"{path}: column {twice!r} appears twice; expected one column of each name")
         size += sum(bytes_of(part.column(place), name in text) for place, name in enumerate(part.column_names))
         require_memory(path, COPIES * size, most)
         tables.append(part)

@@ -104,6 +104,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
         ("t.gz", b"x", r"t\.gz: unknown table format ''"),
         ("t.csv", b"", r"t\.csv: the file is empty; expected a header line"),
         ("t.csv", b"a,b\n1\n", r"t\.csv, line 2: 1 field; expected 2"),
+        ("t.csv", b"a,b,a\n1,2,3\n", r"t\.csv: column 'a' appears twice; expected one column of each name"),
         ("t.csv", "a\né\n".encode("latin-1"), r"t\.csv, line 2: not UTF-8; save the file as UTF-8"),
         ("t.csv.gz", b"not packed", r"t\.csv\.gz: cannot be read as csv"),
         ("t.jsonl", b"", r"t\.jsonl: cannot be read as jsonl"),
