@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import re
 import shlex
 from collections import Counter, defaultdict
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,6 +77,14 @@ def test_the_command_that_an_example_prints_runs(run: Run, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path / "here" / "pets")
     assert run(*shlex.split(printed[0]))[0] == 0
     assert len(labels(Path("consensus.csv"))) == 300
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr("os.fsync", Mock(side_effect=[None, full]))
+    code, _, err = run("example", "photos")
+    assert (code, err) == (74, f"hitl: {tmp_path / 'photos' / 'truth.csv'}: No space left on device\n")
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["annotations.csv"]
 
 
 def test_an_example_overwrites_nothing(run: Run, tmp_path: Path) -> None:

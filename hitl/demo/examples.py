@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import numpy as np
 from hitl.annotations import Floats, Ints
 from hitl.demo.recorded import rte, texts
 from hitl.errors import BadSettings
+from hitl.tables.write import atomic
 
 GOLD = 30
 """Number of items, drawn at random, whose ground truth a run may use. The truth of all items is in all_truth.csv."""
@@ -107,12 +109,15 @@ def write(name: str, folder: Path) -> dict[str, int]:
     tables = _recorded() if name == REAL else _simulated(SIMULATED[name])
     folder.mkdir(parents=True, exist_ok=True)
     for file, (header, *rows) in tables.items():
-        with (folder / file).open("w", newline="", encoding="utf-8") as target:
-            csv.writer(target, lineterminator="\n").writerows([header, *rows])
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([header, *rows])
+        with atomic(folder / file) as target:
+            target.write(text.getvalue().encode())
     settings = f'name = "{name}"\n\n[source]\nkind = "tables"\npath = "."\n'
     if name in SIMULATED:
         settings += f"\n[crew]\nannotators = {json.dumps(PEOPLE)}\n{SIMULATED[name].settings}"
-    (folder / "hitl.toml").write_text(settings, encoding="utf-8")
+    with atomic(folder / "hitl.toml") as target:
+        target.write(settings.encode())
     return {file: len(rows) - 1 for file, rows in tables.items()}
 
 

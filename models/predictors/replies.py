@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from weakref import finalize
 
-from hitl.errors import BadInput, BadSettings, HitlError, Unreachable
+from hitl.errors import BadSettings, HitlError, StoreError, Unreachable
 from hitl.formatting import hidden, remember
 from hitl.models.predictors.features import digest_of
 from hitl.models.predictors.predictor import LLM, required
@@ -258,7 +258,7 @@ class Replies:
             with closing(sqlite3.connect(self._path)) as database, database:
                 return database.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            raise BadInput(f"{self._path}: cannot be used to store replies: {error}") from None
+            raise StoreError(f"{self._path}: cannot be used to store replies: {error}") from None
 
 
 def _without(parameters: Mapping[str, Any], refusal: str) -> dict[str, Any]:
