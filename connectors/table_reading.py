@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -291,8 +291,7 @@ class Reading:
             pairs["the labels"] = [*similar(sorted(labels))]
             usual = {*labels, *(name for row in self.predictions[0] for name in row.probabilities)}
             strange = {label: key for key, label in reversed(self.gold.items()) if usual and label not in usual}
-            doubtful = missing_looking(labels)
-            if doubtful:
+            if doubtful := missing_looking(labels):
                 warnings.append(
                     f"annotations: the labels {listed(doubtful)} look like missing answers; if they are, set source.na"
                 )
@@ -301,30 +300,26 @@ class Reading:
                 "if it is none, fix it, and name the classes in hitl.toml: source.classes"
                 for label, key in strange.items()
             ]
-        similar_items, unmatched_items = self._doubtful_items(answers)
-        pairs |= similar_items
-        return warnings + unmatched_items + [describe_pairs(what, own) for what, own in pairs.items() if own]
+        return [*warnings, *(describe_pairs(what, own) for what, own in pairs.items() if own), *self._doubtful(answers)]
 
-    def _doubtful_items(self, answers: Answers) -> tuple[dict[str, list[tuple[Name, Name]]], list[str]]:
-        """Return source -> (usual name, other spelling) of items in ground truth or predictions, and warnings."""
+    def _doubtful(self, answers: Answers) -> Iterator[str]:
+        """Yield warnings about items in ground truth or predictions that no other table has."""
         others: dict[str, dict[Name, None]] = {"ground truth": dict.fromkeys(self.gold)} if self.gold else {}
         for row in self.predictions[0]:
             others.setdefault(f"model {row.model}", {})[row.item] = None
         named = {*answers.unique(self._of.item)} if others else set()
         named |= {*(self.items.column(self._of.item).to_pylist() if self.items is not None and others else ())}
         usual: dict[str, Name] = {}
-        pairs: dict[str, list[tuple[Name, Name]]] = {}
-        warnings = []
         for what, names in others.items():
-            strange = names.keys() - named
+            strange = [name for name in names if name not in named]
             usual = usual or ({likeness(name): name for name in named} if strange else {})
-            alike = [(usual[like], key) for key in names if key in strange and (like := likeness(key)) in usual]
-            pairs |= {f"{what}: the items": alike} if alike else {}
+            alike = [(usual[like], key) for key in strange if (like := likeness(key)) in usual]
             match = Match()
             match.add(names, named)
-            message = match.describe(what, "of the other tables")
-            warnings += [message] if message is not None and not alike else []
-        return pairs, warnings
+            if alike:
+                yield describe_pairs(f"{what}: the items", alike)
+            elif message := match.describe(what, "of the other tables"):
+                yield message
 
     @cached_property
     def _models(self) -> dict[str, pa.Table]:

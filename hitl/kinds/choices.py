@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -103,6 +104,18 @@ class Choices:
                 raise BadTable(f"{place_of(row)}: label {label!r} is not one of {listed(question.classes)}")
             labels[item] = label
         return labels
+
+
+class Ordinal(Choices):
+    """One of several classes that are in order, such as stars. The default method expects errors of a step.
+
+    The label is the median of an item's probabilities, and the table of the consensus has the columns `low` and `high`.
+    """
+
+    def evidence(self, stored: StoredAnswers) -> dict[str, Evidence]:
+        """Build evidence as for choices, with the classes in order."""
+        given = super().evidence(stored)
+        return {name: replace(one, annotations=one.annotations.as_ordered()) for name, one in given.items()}
 
 
 def label_table(evidence: Evidence, result: Consensus) -> pa.Table:

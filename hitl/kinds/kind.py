@@ -35,7 +35,7 @@ KINDS = Registry(
     "kind of answer",
     {
         "choices": "hitl.kinds.choices:Choices",
-        "ordinal": "hitl.kinds.ordinal:Ordinal",
+        "ordinal": "hitl.kinds.choices:Ordinal",
         "spans": "hitl.kinds.spans:TextSpans",
         "time_spans": "hitl.kinds.spans:TimeSpans",
         "boxes": "hitl.kinds.boxes:Boxes",
