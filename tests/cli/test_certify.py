@@ -106,6 +106,7 @@ def test_a_forged_certificate_is_refused(run: Run, truth: dict[str, str]) -> Non
         (lambda own: own["answers"][0].update(item="photo1"), "items of batch 1"),
         (lambda own: own["findings"][0].update(at_most=0), "findings are not what"),
         (lambda own: own["answers"].append({"item": "photo1", "first": "cat"}), "answers for"),
+        (lambda own: own["batches"][0]["chances"].__setitem__(0, "NaN"), "not a certificate: batches.0.chances.0"),
         (lambda own: own.update(format=2), "not a certificate: format"),
         (lambda own: own.pop("labels"), "not a certificate: labels: Field required"),
     ]
