@@ -67,6 +67,15 @@ def test_brackets_in_text_are_not_deep(tmp_path: Path) -> None:
     assert read_table(path).to_pylist() == rows
 
 
+def test_values_may_be_as_deep_as_the_limit_in_any_number(tmp_path: Path) -> None:
+    path = tmp_path / "deep.jsonl"
+    path.write_text('{"item": [["a"], ["b"]], "other": [1]}\n')
+    with within(Limits(nesting=3)):
+        assert read_table(path).num_rows == 1
+    with within(Limits(nesting=2)), pytest.raises(BadTable, match="nested too deeply"):
+        read_table(path)
+
+
 ROWS = "item,annotator,label\n" + "".join(f"i{n},ann,{n:02}\n" for n in range(50))
 AT: dict[str, tuple[str, bytes, int, str]] = {
     "nesting": ("labels.jsonl", b'{"item": [[["a"]]]}', 4, r"nested too deeply; expected at most 3"),

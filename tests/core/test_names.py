@@ -131,6 +131,24 @@ def test_a_pool_of_more_items_is_no_mistake() -> None:
     assert Evidence.from_tables(labels_of(["a", "b"]), {"net": model}).annotations.n_items == 4  # and no warning
 
 
+@pytest.mark.parametrize(
+    ("other", "advice"),
+    [
+        ("cat ", "with --trim and projects with source.trim"),
+        ("Cat", "with --ignore-case and projects with source.ignore_case"),
+        (" CAT", "with --trim --ignore-case and projects with source.trim and source.ignore_case"),
+        ("c  at", None),
+    ],
+)
+def test_similar_names_come_with_the_flags_that_join_them(other: str, advice: str | None) -> None:
+    one = "cat" if advice else "c at"  # no flag joins spaces within names
+    table = {"item": ["a", "b", "a"], "annotator": ["x", "x", "y"], "label": [one, other, "dog"]}
+    with pytest.warns(SimilarNames) as warned:
+        Annotations.from_frame(table)
+    expected = f"write them alike, as commands do {advice}" if advice else "write them alike"
+    assert str(warned[0].message).endswith(expected)
+
+
 @given(
     st.lists(NAMES, min_size=1, max_size=6),
     st.sampled_from([(False, False), (True, False), (False, True), (True, True)]),
