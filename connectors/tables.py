@@ -98,7 +98,7 @@ class TablesSettings(SourceSettings):
 
     def table_at(self, path: Path, folder: Path) -> str | None:
         """Return the name of the table at this path, even if the file does not exist; None if it would be no table."""
-        return Tables.open(self, folder).table_at(path)
+        return Tables.open(self, folder).files.table_at(path)
 
 
 @dataclass(frozen=True)
@@ -181,12 +181,9 @@ class Tables(Connector):
         self._pulled: str | None = None  # stamp of the files at the last pull
 
     @property
-    def _files(self) -> TableFiles:
+    def files(self) -> TableFiles:
+        """Files of the tables."""
         return TableFiles(self._path, self._output)
-
-    def table_at(self, path: Path) -> str | None:
-        """Return the name of the table at this path, even if the file does not exist; None if it would be no table."""
-        return self._files.table_at(path)
 
     @property
     def place(self) -> str:
@@ -211,9 +208,9 @@ class Tables(Connector):
 
         After a pull, it describes the files as they were pulled.
         """
-        stamp = self._pulled or self._files.stamp()
+        stamp = self._pulled or self.files.stamp()
         if self._asked is None or self._asked[0] != stamp:
-            self._asked = stamp, Reading(self._files, self._columns).question(self._classes_kept)
+            self._asked = stamp, Reading(self.files, self._columns).question(self._classes_kept)
         return (self._asked[1],)
 
     def recall(self, cursor: Cursor | None) -> None:
@@ -231,7 +228,7 @@ class Tables(Connector):
         A page is also yielded if the names of columns or classes have changed, or deletions were left unconfirmed.
         Raises BadTable if a table is gone that an earlier pull has read, because a missing file deletes no rows.
         """
-        before, files = cursor or {}, self._files
+        before, files = cursor or {}, self.files
         tables, look = files.present(before.get("tables") or ()), self._last if cursor is None else _look_in(cursor)
         state, self._pulled = files.state(), files.stamp()
         read_as = {"files": self._pulled, "columns": self._columns.digest}
@@ -309,8 +306,8 @@ class Tables(Connector):
         """Check that the tables can be read, and that the output has a folder."""
         checks = []
         try:
-            self._files.all()
-            reading = Reading(self._files, self._columns)
+            self.files.all()
+            reading = Reading(self.files, self._columns)
             answers = reading.answers
             items = len({*answers.unique(self._columns.item), *reading.gold})
             problems = [*answers.problems, *reading.predictions[1]]
