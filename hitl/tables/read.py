@@ -231,6 +231,7 @@ def read_labels(path: Path) -> dict[str, str]:
     """Return item -> label of the rows that have a label. Raises BadTable if an item is missing or appears twice."""
     table = read_table(path, ["item", "label"])
     require_columns(table, ["item", "label"], str(path))
-    items = require_names(table.column("item").to_pylist(), "item", str(path))
+    names = table.column("item").to_pylist()
+    items = require_names(names, "item", str(path)) if names else []
     labels = zip(items, table.column("label").to_pylist(), strict=True)
     return {item: label for item, label in labels if label is not None}

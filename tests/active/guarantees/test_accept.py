@@ -108,6 +108,15 @@ def test_a_list_that_cannot_be_read_is_told_and_nothing_changes(
     assert run("status")[0] == 0
 
 
+@pytest.mark.parametrize("rows", ["", "i1,\n"])
+def test_a_list_without_labels_accepts_nothing(run: Run, project: Path, rows: str) -> None:
+    before = planned(project, run)  # `hitl models` writes an empty list while too little is known
+    Path("skip.csv").write_text(f"item,label\n{rows}")
+    accept("skip.csv")
+    assert run("run")[0] == 0
+    assert planned(project, run) == before
+
+
 def test_accepted_labels_are_of_one_question(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("skip.csv").write_text("item,label\ni1,cat\n")
     accept("skip.csv")
