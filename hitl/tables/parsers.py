@@ -247,6 +247,8 @@ def parsed_object(line: str, nesting: int) -> dict[str, Any]:
         value = json.loads(line)
     except RecursionError:
         raise ValueError("values are nested too deeply") from None
+    except json.JSONDecodeError as error:  # without its line, which is always the first
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(value, dict):

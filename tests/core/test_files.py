@@ -109,6 +109,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
         ("t.csv.gz", b"not packed", r"t\.csv\.gz: cannot be read as csv"),
         ("t.jsonl", b"", r"t\.jsonl: cannot be read as jsonl"),
         ("t.jsonl", b"{oops\n", r"t\.jsonl, line 1: cannot be read as jsonl"),
+        ("t.jsonl", b'{"a": 1}\n{"a":\n', r"t\.jsonl, line 2: .*not JSON: Expecting value at character 7$"),
         ("t.jsonl", b'{"a": 1}\n{"a": [1]}\n', r"t\.jsonl: cannot be read as jsonl"),
         ("t.parquet", b"", r"t\.parquet: cannot be read as parquet"),
         ("t.parquet", b"garbage", r"t\.parquet: cannot be read as parquet"),
