@@ -44,7 +44,6 @@ from hitl.tables.encode import (
     decoded,
     distinct_codes,
     latest_answers,
-    names_of,
     options_of,
     plain_names,
     repeats,
@@ -179,7 +178,7 @@ class Annotations(OneLineRepr):
         answered = empty_as_null(table.column(label)).is_valid()
         if pc.all(answered).as_py() is False:
             if items is None:  # an item whose labels are all empty is still an item
-                items = names_of(empty_as_null(table.column(item)).drop_null()).unique().to_pylist()
+                items = as_typed_names(empty_as_null(table.column(item)).drop_null()).unique().to_pylist()
             table, place_of = _answered(table, answered, place_of, strict)
         item_names, item_code = codes_of("item", table.column(item), items, place_of)
         label_names, label_code = codes_of("label", table.column(label), options_of(classes, options), place_of)

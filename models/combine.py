@@ -25,13 +25,14 @@ from hitl.models.ordinal import Ordinal
 from hitl.models.registry import COMBINERS, chosen
 from hitl.tables.columns import (
     Table,
+    as_typed_names,
     has_columns,
     is_pandas,
     require_columns,
     table_of,
     values_of,
 )
-from hitl.tables.encode import names_of, natural_order
+from hitl.tables.encode import natural_order
 from hitl.tables.in_memory import Predictions, Truth, is_named, truth_table
 from hitl.tables.layouts import melted
 
@@ -102,7 +103,7 @@ def combine(
     kind = _kind_of_labels(table, item, label)
     classes = None if classes is None else [*classes]
     if classes is not None and values_of((), kind) is not None:
-        classes = [*names_of(pa.chunked_array([pa.array(classes)])).to_pylist()]
+        classes = [*as_typed_names(pa.chunked_array([pa.array(classes)])).to_pylist()]
     columns: dict[str, Any] = {"annotator": annotator, "time": time}
     if annotator not in table.column_names and label not in table.column_names:
         require_columns(table, [item], "labels", "Name its columns with item=, annotator= and label=")

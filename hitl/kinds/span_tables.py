@@ -24,8 +24,8 @@ from hitl.formatting import counted
 from hitl.kinds.kind import places_type
 from hitl.kinds.span_labels import Answer, Span, SpanLabels, trimmed
 from hitl.parts import LARGEST, Place, number_of
-from hitl.tables.columns import empty_as_null, require_columns, table_of, with_names
-from hitl.tables.encode import names_of, writable
+from hitl.tables.columns import as_typed_names, empty_as_null, require_columns, table_of, with_names
+from hitl.tables.encode import writable
 from hitl.tables.read import name_of, place_in
 from hitl.tables.times import iso_8601
 
@@ -130,7 +130,7 @@ def span_rows(
     hint = "A text may also be in a table of its own: document, text (--texts)"
     require_columns(table, [*named, "start", "end"], name_of(table, called), hint)
     table, place_of = with_names(table, named), _place_of(table, called)
-    cells = {name: empty_as_null(names_of(table.column(name))).to_pylist() for name in named}
+    cells = {name: empty_as_null(as_typed_names(table.column(name))).to_pylist() for name in named}
     owners = (cells[name] if name is not None else [""] * table.num_rows for name in columns)
     sides = (table.column(side).to_pylist() for side in ("start", "end"))
     rows: list[tuple[Any, Any, Span | BadTable | None]] = []
@@ -208,7 +208,7 @@ def _texts(table: pa.Table, called: str, document: str, repeated: bool) -> dict[
     """Return document -> text. If `repeated`, a document may have several rows, with equal texts. Raise BadTable."""
     require_columns(table, [document, TEXT], name_of(table, called))
     place_of = _place_of(table, called)
-    names = empty_as_null(names_of(with_names(table, [document]).column(document))).to_pylist()
+    names = empty_as_null(as_typed_names(with_names(table, [document]).column(document))).to_pylist()
     texts: dict[Name, str] = {}
     for row, (name, text) in enumerate(zip(names, table.column(TEXT).to_pylist(), strict=True)):
         if name is None or text is None:

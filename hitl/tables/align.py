@@ -23,13 +23,14 @@ from hitl.formatting import counted, listed
 from hitl.tables.columns import (
     Place,
     as_names,
+    as_typed_names,
     empty_as_null,
     is_text,
     numbers_of,
     require_columns,
     with_names,
 )
-from hitl.tables.encode import names_of, natural_order, places_of
+from hitl.tables.encode import natural_order, places_of
 from hitl.tables.limits import FEWER_NUMBERS, require_memory
 from hitl.tables.matrices import ITEM, read_probabilities, vectors_of
 from hitl.tables.names import likeness
@@ -117,7 +118,7 @@ def union_of_classes(
 
 def filled(table: pa.Table, label: str) -> pa.Table:
     """Return the rows whose label is not empty. An empty label means that the truth is unknown."""
-    return table.filter(empty_as_null(names_of(table.column(label))).is_valid())
+    return table.filter(empty_as_null(as_typed_names(table.column(label))).is_valid())
 
 
 # -- with the annotations ----------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ def places_of_items(annotations: Annotations, table: pa.Table, item: str) -> npt
 
 def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -> Ints:
     """Return (N,) class codes from a table of items and labels; -1 for items without a row or with an empty label."""
-    numbers = np.flatnonzero(empty_as_null(names_of(table.column(label))).is_valid())
+    numbers = np.flatnonzero(empty_as_null(as_typed_names(table.column(label))).is_valid())
     place_of = place_in(table, lambda _: "truth")
     table = table.take(numbers)
     rows = codes_in(table.column(item), annotations.items, lambda row: place_of(int(numbers[row])))
@@ -194,7 +195,7 @@ def truth_of(annotations: Annotations, table: pa.Table, item: str, label: str) -
 
 
 def _unique(column: pa.ChunkedArray) -> list[Name]:
-    names: list[Name] = empty_as_null(names_of(column)).drop_null().unique().to_pylist()
+    names: list[Name] = empty_as_null(as_typed_names(column)).drop_null().unique().to_pylist()
     return names
 
 
@@ -211,7 +212,7 @@ def _p_columns(table: pa.Table, like: Mapping[Name, None]) -> dict[Name, str]:
 
 def codes_among(column: pa.ChunkedArray, among: Names) -> tuple[list[Name], Ints]:
     """Return the names in a column, and (rows,) their positions in `among`; -1 for names that are not in it."""
-    names: list[Name] = names_of(column).to_pylist()
+    names: list[Name] = as_typed_names(column).to_pylist()
     place = places_of(among, names)
     return names, np.fromiter((place.get(name, -1) for name in names), dtype=np.int32, count=len(names))
 
@@ -223,7 +224,7 @@ def codes_in(
 
     Raise BadTable for an empty name, BadEvidence for an unknown one or, unless `repeats`, one that appears twice.
     """
-    names, codes = codes_among(empty_as_null(names_of(column)), items)
+    names, codes = codes_among(empty_as_null(as_typed_names(column)), items)
     for row in np.flatnonzero(codes < 0)[:1].tolist():
         if names[row] is None:
             raise BadTable(f"{place_of(row)}: the {kind} is empty; expected a name in every row")

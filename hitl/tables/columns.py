@@ -240,7 +240,7 @@ def as_typed_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = column.cast(column.type.value_type)
     if pa.types.is_integer(column.type):
         return column
-    if pa.types.is_floating(column.type) and are_whole(column):
+    if pa.types.is_floating(column.type) and pc.all(are_whole(column)).as_py():
         return nan_as_null(column).cast(pa.int64())
     return as_names(column)
 
@@ -273,7 +273,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.replace_substring_regex(text, r"\.0{6}", "")
     column = nan_as_null(column)
     if pa.types.is_floating(column.type):
-        integers = pc.if_else(_is_whole(column), column, None).cast(pa.int64()).cast(pa.string())
+        integers = pc.if_else(are_whole(column), column, None).cast(pa.int64()).cast(pa.string())
         return pc.coalesce(integers, column.cast(pa.string()))
     try:
         return column.cast(pa.string())
@@ -306,12 +306,8 @@ def nan_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(missing, None, column) if pc.any(missing).as_py() else column
 
 
-def are_whole(column: pa.ChunkedArray) -> bool:
-    """Return True if all floats are whole numbers that an integer holds exactly."""
-    return bool(pc.all(_is_whole(column)).as_py())
-
-
-def _is_whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def are_whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return True for floats that are whole numbers, which an integer holds exactly."""
     return pc.and_(pc.equal(column, pc.floor(column)), pc.less(pc.abs(column), EXACT))
 
 

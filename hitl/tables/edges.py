@@ -30,7 +30,7 @@ from hitl.tables.columns import (
     table_of,
     with_names,
 )
-from hitl.tables.encode import Name, names_of
+from hitl.tables.encode import Name
 from hitl.tables.read import name_of, place_in
 
 ITEM, NEIGHBOUR, WEIGHT = "item", "neighbour", "weight"
@@ -70,7 +70,7 @@ def edge_table(graph: Any, where: str = "graph", item: str = ITEM) -> pa.Table:
 
 def ends(table: pa.Table, item: str = ITEM) -> pa.ChunkedArray:
     """Return the (2 E,) names at the ends of the edges: first those in `item`, then those in `neighbour`."""
-    both = [names_of(table.column(name)) for name in (item, NEIGHBOUR)]
+    both = [as_typed_names(table.column(name)) for name in (item, NEIGHBOUR)]
     if both[0].type != both[1].type:
         both = [as_names(column) for column in both]
     return pa.chunked_array([chunk for column in both for chunk in column.chunks], both[0].type)

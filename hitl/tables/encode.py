@@ -19,9 +19,8 @@ from hitl.errors import BadAnnotations, ConflictingLabels, EmptyLabels
 from hitl.formatting import counted, listed
 from hitl.tables.columns import (
     Place,
-    are_whole,
     as_stream,
-    as_text,
+    as_typed_names,
     empty_as_null,
     repeated,
     row_number,
@@ -140,17 +139,6 @@ def options_of(classes: Sequence[Name] | None, options: Sequence[Name] | None) -
 # -- codes -------------------------------------------------------------------------------------------------
 
 
-def names_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of names: integers if all names are whole numbers, otherwise text."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_integer(column.type) or pa.types.is_string(column.type):
-        return column
-    if pa.types.is_floating(column.type) and are_whole(column):
-        return column.cast(pa.int64())
-    return as_text(column)
-
-
 def codes_of(
     kind: str, column: pa.ChunkedArray, names: Sequence[Name] | None, place_of: Place = row_number
 ) -> tuple[Names, Ints]:
@@ -163,7 +151,7 @@ def codes_of(
     if column.null_count:
         row = pc.index(pc.is_null(column), True)
         raise BadAnnotations(f"{place_of(row.as_py())}: the {kind} is empty; expected a name in every row")
-    coded = names_of(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
+    coded = as_typed_names(column).dictionary_encode().chunks  # one dictionary, in order of first appearance
     seen: Names = tuple(coded[0].dictionary.to_pylist()) if coded else ()
     codes = np.concatenate([np.empty(0, np.int32), *(np.asarray(chunk.indices) for chunk in coded)])
     if names is None:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadTable
-from hitl.tables.columns import Table, has_columns, is_pandas, table_of
-from hitl.tables.encode import Name, names_of
+from hitl.tables.columns import Table, as_typed_names, has_columns, is_pandas, table_of
+from hitl.tables.encode import Name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def predictions_tables(
     """
 
     def seen(column: str, known: Sequence[Name] | None) -> list[Name]:
-        return list(known) if known is not None else names_of(labels.column(column)).unique().to_pylist()
+        return list(known) if known is not None else as_typed_names(labels.column(column)).unique().to_pylist()
 
     def table_with(given: Any, where: str) -> pa.Table:
         if is_pandas(given, "DataFrame") and item not in (*given.columns, *given.index.names):
@@ -99,7 +99,7 @@ def predictions_tables(
                 f"{where}: has shape {p_nj.shape}; expected {expected}: a row per item, in the order in which the "
                 "labels first name them, and a column per class; (array, classes, items) names the items of the rows"
             )
-        names = names_of(pa.chunked_array([pa.array(columns)])).to_pylist()
+        names = as_typed_names(pa.chunked_array([pa.array(columns)])).to_pylist()
         p_columns = {f"p_{name}": pa.array(p_nj[:, j], from_pandas=True) for j, name in enumerate(names)}
         return pa.table({item: pa.array(rows)} | p_columns)
 

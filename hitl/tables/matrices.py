@@ -30,8 +30,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hitl.errors import BadInput, BadTable
-from hitl.tables.columns import Place, as_names, is_vector, repeated, require_columns, require_names, vectors
-from hitl.tables.encode import names_of
+from hitl.tables.columns import (
+    Place,
+    as_names,
+    as_typed_names,
+    is_vector,
+    repeated,
+    require_columns,
+    require_names,
+    vectors,
+)
 from hitl.tables.limits import FEWER_NUMBERS, require_harmless, require_memory
 from hitl.tables.read import parsing, place_in, read_table
 from hitl.tables.write import write_table
@@ -104,7 +112,7 @@ def vectors_of(table: pa.Table, where: str, item: str = ITEM) -> tuple[list[Any]
             f"{where}: expected a column {item!r}, others of numbers or lists of numbers, and one row for each item"
         )
     parts = [vectors(table.column(name), f"{where}, column {name!r}") for name in columns]
-    return names_of(table.column(item)).to_pylist(), np.hstack(parts)
+    return as_typed_names(table.column(item)).to_pylist(), np.hstack(parts)
 
 
 def write_vectors(path: str | Path, items: Sequence[str], x_nd: Array, item: str = ITEM) -> None:
