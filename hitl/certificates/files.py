@@ -40,7 +40,7 @@ def read_labels(path: Path, groups: str | None = None) -> tuple[Labels, pa.Table
 def labels_in(table: pa.Table, where: str, groups: str | None = None) -> tuple[Labels, pa.Table]:
     """Return the labels of a table, and its columns for auditors, as `read_labels`. `where`: its file, for messages."""
     require_columns(table, ["item", "label", *([groups] if groups else [])], where)
-    items = require_names(table.column("item").to_pylist(), "item", where)
+    items = require_names(table.column("item").to_pylist(), "item", where, place_in(table))
     labels = table.column("label").to_pylist()
     if None in labels:
         row = labels.index(None)
@@ -68,8 +68,9 @@ def read_answers(path: Path, certificate: Certificate) -> dict[str, str]:
         return {}
     table = read_table(path, ["item", ANSWER])
     require_columns(table, ["item", ANSWER], str(path))
-    items = require_names(table.column("item").to_pylist(), "item", str(path))
-    place, drawn = place_in(table), {certificate.labels.items[draw.item] for draw in certificate.audit.draws}
+    place = place_in(table)
+    items = require_names(table.column("item").to_pylist(), "item", str(path), place)
+    drawn = {certificate.labels.items[draw.item] for draw in certificate.audit.draws}
     answers: dict[str, str] = {}
     classes = dict.fromkeys(certificate.labels.labels)
     for row, (item, answer) in enumerate(zip(items, table.column(ANSWER).to_pylist(), strict=True)):

@@ -318,16 +318,18 @@ def repeated(names: Sequence[Any]) -> Any:
     return next(name for name, times in Counter(names).items() if times > 1)
 
 
-def require_names(names: Sequence[str | None], column: str, where: str) -> list[str]:
-    """Return the names. Raise BadTable if there is none, or if one is empty or repeated."""
+def require_names(names: Sequence[str | None], column: str, where: str, place_of: Place | None = None) -> list[str]:
+    """Return the names. Raise BadTable if there is none, or if one is empty or repeated, and name its row."""
+    place_of = place_of or (lambda row: f"{where}: row {row}")
     filled = [name or "" for name in names]
     if not filled:
         raise BadTable(f"{where}: the table is empty; expected one row for each item")
     if "" in filled:
-        raise BadTable(f"{where}: row {filled.index('')} has no {column}; expected a name in each")
+        raise BadTable(f"{place_of(filled.index(''))} has no {column}; expected a name in each")
     twice = repeated(filled)
     if twice is not None:
-        raise BadTable(f"{where}: {column} {twice!r} appears twice; expected one row each")
+        row = filled.index(twice, filled.index(twice) + 1)
+        raise BadTable(f"{place_of(row)}: {column} {twice!r} appears twice; expected one row each")
     return filled
 
 

@@ -232,6 +232,6 @@ def read_labels(path: Path) -> dict[str, str]:
     table = read_table(path, ["item", "label"])
     require_columns(table, ["item", "label"], str(path))
     names = table.column("item").to_pylist()
-    items = require_names(names, "item", str(path)) if names else []
+    items = require_names(names, "item", str(path), place_in(table)) if names else []
     labels = zip(items, table.column("label").to_pylist(), strict=True)
     return {item: label for item, label in labels if label is not None}

@@ -223,12 +223,14 @@ def test_what_auditors_cannot_say_counts_as_wrong_and_loses_its_label(run: Run, 
         (["labels.csv", "--error", "1%", "--recheck", "5%"], "--recheck: expected a second auditor"),
         (["labels.csv", "--error", "lots"], "expected a share, as 1% or 0.01"),
         (["empty.csv", "--error", "1%"], "has no label"),
-        (["twice.csv", "--error", "1%"], "'a' appears twice"),
+        (["twice.csv", "--error", "1%"], "twice.csv, line 3: item 'a' appears twice"),
+        (["nameless.csv", "--error", "1%"], "nameless.csv, line 3 has no item"),
         (["sure.csv", "--error", "1%"], "confidence must be a number between 0 and 1"),
     ],
 )
 def test_what_cannot_be_certified_is_said(run: Run, truth: dict[str, str], arguments: list[str], message: str) -> None:
     Path("empty.csv").write_text("item,label\na,x\nb,\n")
+    Path("nameless.csv").write_text("item,label\na,x\n,x\n")
     Path("twice.csv").write_text("item,label\na,x\na,x\n")
     Path("sure.csv").write_text("item,label,confidence\na,x,1.5\n")
     code, _, err = run("certify", *arguments)
