@@ -69,7 +69,7 @@ class Promised:
             )
         except ValidationError as error:
             first = error.errors()[0]
-            raise BadSettings(f"--{first['loc'][0]} {100 * first['input']:g}%: {first['msg']}, which is 100%") from None
+            raise BadSettings(f"--{first['loc'][0]} {first['input']:g}: {first['msg'].lower()}") from None
 
     def require_same(self, terms: Terms, path: Path) -> None:
         """Raise BadSettings if other terms are asked for than those that the audit of this certificate began with."""

@@ -278,11 +278,11 @@ def test_a_label_may_end_in_a_space_and_a_corrected_table_with_a_gap_is_verified
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--error", "100%"], "--error 100%"),
-        (["--error", "0%"], "--error 0%"),
-        (["--error", "5%", "--confidence", "1"], "--confidence 100%"),
-        (["--error", "5%", "--confidence", "0"], "--confidence 0%"),
-        (["--error", "5%", "--missed", "100%"], "--missed 100%"),
+        (["--error", "100%"], "--error 1: input should be less than 1"),
+        (["--error", "0%"], "--error 0: input should be greater than 0"),
+        (["--error", "5%", "--confidence", "1"], "--confidence 1: input should be less than 1"),
+        (["--error", "5%", "--confidence", "0"], "--confidence 0: input should be greater than 0"),
+        (["--error", "5%", "--missed", "100%"], "--missed 1: input should be less than 1"),
         (["--error", "5%", "--output", "labels.csv"], "is named twice"),
         (["--error", "5%", "--output", "audit.csv"], "is named twice"),
         (["--error", "5%", "--certificate", "audit.csv"], "is named twice"),
