@@ -15,6 +15,7 @@ import numpy as np
 from hitl.active.guarantees.acceptance import Acceptance
 from hitl.annotations import Ints
 from hitl.consensus import Consensus
+from hitl.errors import BadSettings
 from hitl.evidence import Evidence
 from hitl.formatting import counted
 from hitl.models.analysis.complementarity import by_models_alone, most_probable
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 ERROR, CONFIDENCE = 0.02, 0.95
 """Default promise: share of the items that may be skipped with a wrong label, and how sure that is."""
+
+RUNS = 100
+"""Number of lists that are replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +134,59 @@ def make_skip_list(
             }
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSkips:
+    """Lists made again from other gold items, on items whose truth is known.
+
+    Attributes:
+        labels: number of items with a prediction and known truth; only these are listed.
+        gold: number of them that were drawn as gold items for each list.
+        error, confidence: the promise.
+        items: smallest, median and largest number of items on a list.
+        runs, false: number of lists, and of those with more wrong labels left than promised.
+    """
+
+    labels: int
+    gold: int
+    error: float
+    confidence: float
+    items: tuple[int, int, int]
+    runs: int
+    false: int
+
+    def __str__(self) -> str:
+        least, middle, most = self.items
+        return (
+            f"Replayed with {counted(self.gold, 'gold item')} of {self.labels:,}, drawn {self.runs} times: {middle:,} "
+            f"items need no annotator (median; {least:,} to {most:,}). {self.false} of {self.runs} lists had more "
+            f"wrong labels left than {100 * self.error:g} % of all; {100 * (1 - self.confidence):.3g} % may"
+        )
+
+
+def replayed(
+    evidence: Evidence, consensus: Consensus, gold: int, *, error: float = ERROR, confidence: float = CONFIDENCE
+) -> ReplayedSkips:
+    """Make `RUNS` lists from so many gold items each, drawn from the items with ground truth, and count false promises.
+
+    Raises BadSettings if there are not more items with a prediction and ground truth than that.
+    """
+    q_nj = by_models_alone(evidence, consensus)
+    rows = np.flatnonzero(evidence.predicted & evidence.known)
+    if gold >= len(rows):
+        raise BadSettings(
+            f"{counted(gold, 'gold item')}: expected fewer than the {len(rows):,} predicted items of known truth"
+        )
+    assert evidence.truth is not None
+    wrong = most_probable(q_nj)[rows] != evidence.truth[rows]
+    sizes, false = [], 0
+    for run in range(RUNS):
+        acceptance = Acceptance(q_nj[rows].max(axis=1), error, confidence, f"replay {run}")
+        drawn = np.random.default_rng(run).choice(len(rows), gold, replace=False)
+        accepted = acceptance.accept(drawn, wrong[drawn])
+        left = int(wrong[accepted.items].sum()) - accepted.found
+        sizes.append(len(accepted.items))
+        false += left > acceptance.allowed
+    least, middle, most = min(sizes), int(np.median(sizes)), max(sizes)
+    return ReplayedSkips(len(rows), gold, error, confidence, (least, middle, most), RUNS, false)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.text import Text
 
-    from hitl.active.guarantees.skip_list import SkipList
+    from hitl.active.guarantees.skip_list import ReplayedSkips, SkipList
     from hitl.consensus import Consensus
     from hitl.evidence import Evidence
     from hitl.models.analysis.anchoring import Pulls
@@ -76,11 +76,14 @@ def models(
     skip_list: Annotated[
         Path | None, opt("Table to write of the items that need no annotator: item, label, confidence.")
     ] = None,
+    replay: Annotated[
+        int | None, opt("Make the list 100 times with so many of the gold items, and count false promises.", min=1)
+    ] = None,
 ) -> None:
     """Show whether models help: accuracy alone and together with annotators, and items that need no annotator."""
     import pyarrow as pa
 
-    from hitl.active.guarantees.skip_list import ERROR, make_skip_list
+    from hitl.active.guarantees.skip_list import ERROR, make_skip_list, replayed
     from hitl.models.analysis.model_profile import ModelProfiler
 
     error = ERROR if error is None else error
@@ -91,13 +94,18 @@ def models(
     judged = _judged("models", given, shown, skip_list)
     profiles = judged.map(ModelProfiler().fit)
     skipping = judged.map(partial(make_skip_list, error=error))
+    again = {} if replay is None else judged.map(partial(replayed, gold=replay, error=error))
     tables = {name: pa.Table.from_pandas(skips.labels, preserve_index=False) for name, skips in skipping.items()}
     _show(
         judged,
         shown,
         {name: profile.frame() for name, profile in profiles.items()},
-        {name: (profile, skipping[name]) for name, profile in profiles.items()},
-        lambda found: _json_values(found[0]) | {"skips": _json_values(found[1].figures())},
+        {name: (profile, skipping[name], again.get(name)) for name, profile in profiles.items()},
+        lambda found: (
+            _json_values(found[0])
+            | {"skips": _json_values(found[1].figures())}
+            | ({"replayed": _json_values(found[2])} if found[2] else {})
+        ),
         partial(_models_lines, rows=rows, details=shown.details),
         write_tables(skip_list, tables).values(),
     )
@@ -304,9 +312,11 @@ def _annotator_row(profiles: AnnotatorProfiles, k: int, more: Sequence[str]) -> 
 # -- models ------------------------------------------------------------------------------------------------
 
 
-def _models_lines(question: str, found: tuple[ModelProfile, SkipList], rows: int, details: bool) -> Iterator[show.Line]:
+def _models_lines(
+    question: str, found: tuple[ModelProfile, SkipList, ReplayedSkips | None], rows: int, details: bool
+) -> Iterator[show.Line]:
     """Yield whether the model helps, accuracies, items that can skip annotators, and in detail what these rest on."""
-    profile, skips = found
+    profile, skips, again = found
     account, measured = profile.best, profile.measured is not None
     if measured:
         how = "measured on gold items, each judged by fits that did not see it"
@@ -319,6 +329,8 @@ def _models_lines(question: str, found: tuple[ModelProfile, SkipList], rows: int
     header: tuple[str, ...] = ("", "items", "model", "annotators", "both", "annotators add")
     yield show.Table(f"Accuracy{question} (95 %){note}", header, _accuracies(account, classes[:rows]), [""])
     yield f"Which items need no annotator{question}? {skips.statement}"
+    if again is not None:
+        yield str(again)
     if not details:
         yield "--details: how sure the models are, how independently they err, and a bound"
         return

@@ -203,3 +203,19 @@ def test_a_project_without_a_model(run: Run, tables: Path) -> None:
     code, _, err = run("models")
     assert code == 65
     assert "no model's probabilities" in err
+
+
+@pytest.mark.filterwarnings("ignore::hitl.errors.UnmatchedNames")
+def test_the_promise_of_the_list_can_be_replayed(run: Run, tables: Path) -> None:
+    flags = (*FLAGS, "--truth", "truth.csv", "--error", "10%")
+    code, out, err = run(*flags, "--replay", "60", "--json")
+    assert code == 0, err
+    found = json.loads(out)["replayed"]
+    least, middle, most = found["items"]
+    assert (found["labels"], found["gold"], found["runs"]) == (120, 60, 100)
+    assert 0 <= least <= middle <= most <= 120
+    assert found["false"] <= 11  # 5 % may be, and two standard errors more
+    assert f"drawn 100 times: {middle} items need no annotator" in " ".join(run(*flags, "--replay", "60")[1].split())
+    code, _, err = run(*flags, "--replay", "120")
+    assert code == 78
+    assert "120 gold items: expected fewer than the 120 predicted items of known truth" in err

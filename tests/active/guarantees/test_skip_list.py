@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hitl.active.guarantees import skip_list
-from hitl.active.guarantees.skip_list import SkipList, make_skip_list
+from hitl.active.guarantees.skip_list import ReplayedSkips, SkipList, make_skip_list, replayed
 from hitl.annotations import Annotations, Ints
 from hitl.evidence import Evidence
 from hitl.models import DefaultCombiner
@@ -99,3 +99,22 @@ def test_without_predictions_none_are_listed() -> None:
     evidence, truth = evidence_and_truth()
     silent = replace(evidence, probabilities={"net": np.full((N, 2), np.nan)})
     assert listed(silent, known(truth, 300)).statement == "None: no item has a prediction."
+
+
+def replay_of(gold: int, right: float, confidence: float = 0.95) -> ReplayedSkips:
+    evidence, truth = evidence_and_truth(right)
+    consensus = DefaultCombiner().fit(evidence)
+    return replayed(replace(evidence, truth=truth), consensus, gold, error=0.05, confidence=confidence)
+
+
+def test_errors_that_gold_items_show_are_corrected_in_a_replay() -> None:
+    found = replay_of(539, right=0.7)
+    assert (found.labels, found.false) == (540, 0)
+    assert found.items[0] > 200
+
+
+def test_a_replay_counts_the_promises_that_are_false() -> None:
+    careful, rash = replay_of(100, right=0.9), replay_of(100, right=0.9, confidence=0.05)
+    assert careful.false <= 9  # 5 % may be, and two standard errors more
+    assert rash.false > 86  # 95 % may be, less two standard errors and what is discrete
+    assert careful.items[1] < rash.items[1]
