@@ -35,7 +35,7 @@ def rank(
         int | None, opt(f"Show this many pairs to compare next; with --plan {PAIRS} by default.", "--next", min=1)
     ] = None,
     plan: Annotated[
-        Path | None, opt("Table of these pairs to write, best first: left, right, winner (empty), annotator, gain.")
+        Path | None, opt("Table of pairs to write, in order of choice: left, right, winner (empty), annotator, gain.")
     ] = None,
     per_annotator: Annotated[
         int | None, opt("Most pairs to ask an annotator; default: twice an even share.", min=1)

@@ -253,13 +253,15 @@ def report_conflicts(number: int, first: str, strict: bool, stacklevel: int = 3)
     warnings.warn(f"{message}; the last row of each wins", ConflictingLabels, stacklevel=stacklevel)
 
 
-def report_empty(number: int, first: str, strict: bool, advice: str = "", stacklevel: int = 3) -> None:
-    """Warn of rows without a label, the first of them at `first`. Raise BadAnnotations instead if `strict`."""
+def report_empty(
+    number: int, first: str, strict: bool, advice: str = "", stacklevel: int = 3, what: str = "label"
+) -> None:
+    """Warn of rows without a label, called `what`, the first at `first`. Raise BadAnnotations instead if `strict`."""
     if strict:
-        raise BadAnnotations(f"{first}: the label is empty; expected a label in every row")
+        raise BadAnnotations(f"{first}: the {what} is empty; expected a {what} in every row")
     rows = f"{number:,} rows have" if number != 1 else "1 row has"
     warnings.warn(
-        f"{rows} no label and {'are' if number != 1 else 'is'} left out (first at {first}){advice}",
+        f"{rows} no {what} and {'are' if number != 1 else 'is'} left out (first at {first}){advice}",
         EmptyLabels,
         stacklevel=stacklevel,
     )

@@ -54,13 +54,15 @@ class Comparisons:
         The winner is the name of an item, "left", "right" or "tie"; names come first. Rows without one are left out,
         with the warning EmptyLabels. Raise BadTable, naming the row, for anything else.
         """
+        if {RANKING, "left", "right", "winner"} <= {*table.column_names}:
+            raise BadTable(f"{where}: it has {RANKING} and left, right, winner; expected one of the two")
         answer = RANKING if RANKING in table.column_names else "winner"
         require_columns(table, [answer] if answer == RANKING else ["left", "right", answer], where)
         place = place_in(table, lambda row: f"{where}, row {row}")
         answers = [(text or "").strip() for text in table.column(answer).to_pylist()]
         empty = [row for row, text in enumerate(answers) if not text]
         if empty:
-            report_empty(len(empty), place(empty[0]), strict=False)
+            report_empty(len(empty), place(empty[0]), strict=False, what=answer)
         who, code, _ = annotator_codes(table, "annotator" if "annotator" in table.column_names else None)
         pairs = list[tuple[str, str, int, int, float]]()
         sides = [] if answer == RANKING else [table.column(name).to_pylist() for name in ("left", "right")]

@@ -118,7 +118,9 @@ def test_groups_that_nothing_connects_are_told_and_asked_about(run: Run) -> None
         ("left,right,winner\na,b,a\na,a,a\n", "c.csv, line 3: 'a' is compared with itself"),
         ("left,right,winner\n,b,b\n", "c.csv, line 2: an item has no name"),
         ("item,label\na,b\n", "c.csv: no column 'left'"),
+        ("left,right,winner\na,b,\n", "1 row has no winner and is left out (first at c.csv, line 2)"),
         ("left,right,winner\na,b,\n", "c.csv: no comparisons"),
+        ("ranking,left,right,winner\na>b,a,b,b\n", "c.csv: it has ranking and left, right, winner"),
     ],
 )
 def test_what_says_nothing_is_refused(run: Run, text: str, message: str) -> None:
