@@ -72,7 +72,10 @@ def judge(
         panel = judged(evidence, [classes.index(name) for name in passes], method, following, sure)
     rows = [{"judge": one.name, "answers": one.answers} | _interval("right", one.right) for one in panel.judges]
     judges, reading = pd.DataFrame(rows), _next(panel, evidence)
-    shares = {PASS_RATE: panel.passing, WORTH: panel.worth} | {one.name: one.right for one in panel.judges}
+    shares = {one.name: one.right for one in panel.judges}
+    if wanted is not None and wanted.name in {PASS_RATE, WORTH} & {*shares}:
+        raise BadSettings(f"--require {wanted.name}: a judge has this name too; rename the judge")
+    shares |= {PASS_RATE: panel.passing, WORTH: panel.worth}
     state = None if wanted is None else wanted.state(shares)
     lines: list[Any] = [basis, *_summary(panel, passes, sure)]
     lines.append(show.frame(f"Judges: how often they are right, with {100 * sure:g} % intervals", judges, len(judges)))

@@ -250,6 +250,16 @@ def test_a_pipeline_stops_where_too_few_pass_or_too_little_is_known(run: Run, tm
         assert (code, "--require" in err) == (BadSettings.exit_code, True)
 
 
+def test_a_judge_named_as_a_figure_hides_none(run: Run, tmp_path: Path) -> None:
+    write(panel("independent", 2, items=60, read=30), tmp_path)
+    text = Path("labels.csv").read_text()
+    Path("labels.csv").write_text(text.replace(f",{JUDGES[0]},", ",worth,"))
+    named = [word if word != JUDGES[0] else "worth" for word in NAMED]
+    assert run("judge", "labels.csv", *named, "--require", "pass_rate >= 0.01")[0] == 0
+    code, _, err = run("judge", "labels.csv", *named, "--require", "worth >= 0.5")
+    assert (code, "--require worth: a judge has this name too" in err) == (BadSettings.exit_code, True)
+
+
 def test_who_is_a_judge_and_what_passes_must_be_known(run: Run, tmp_path: Path) -> None:
     write(panel("independent", 2, items=60, read=30), tmp_path)
     code, _, err = run("judge", "labels.csv")
