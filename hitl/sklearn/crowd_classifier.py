@@ -28,6 +28,7 @@ from hitl.models.combine import fit, method_of
 from hitl.models.combiner import Combiner
 from hitl.models.learning.classifiers import LOGIT_VARIANCE, EstimatorClassifier
 from hitl.models.learning.learned import NAME, is_informative, out_of_fold, plan_training
+from hitl.models.numerics.checks import require_whole
 from hitl.models.predictors.folds import over_all_classes
 
 MISSING = -1
@@ -94,6 +95,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.estimator_ = self._new_estimator().fit(X, codes)
             self._examples = len(codes)
             return self
+        require_whole("folds", self.folds, 2)
         X = X if hasattr(X, "shape") else np.asarray(X)
         self.classes_, codes, annotators = _read(y)
         annotations = replace(_annotations(codes, self.classes_, annotators), items=_items(y))

@@ -114,6 +114,8 @@ def test_labels_that_cannot_be_learned_from(y: Any, words: str) -> None:
         CrowdClassifier().fit([[1.0], [2.0]], y)
     with pytest.raises(BadSettings, match=r"did you mean 'vb-ibcc'\?"):
         CrowdClassifier(method="vbibcc").fit(X, Y)
+    with pytest.raises(BadSettings, match="setting folds is 1; expected a whole number of at least 2"):
+        CrowdClassifier(folds=1).fit(X, Y)
 
 
 def test_rows_in_different_orders_are_refused() -> None:
