@@ -7,7 +7,7 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
 from functools import partial
 from pathlib import Path
@@ -88,13 +88,28 @@ def read_csv(path: Path) -> Iterator[pa.Table]:
             column_types=text, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
         )
         with arrow.open_csv(path, read_options=blocks, parse_options=parse, convert_options=convert) as reader:
-            yield pa.Table.from_batches([], reader.schema)
-            yield from map(pa.Table.from_batches, ([batch] for batch in reader))
+            yield _without_unnamed(path, pa.Table.from_batches([], reader.schema))
+            for batch in reader:
+                yield _without_unnamed(path, pa.Table.from_batches([batch]))
     except pa.ArrowInvalid as error:
         _name_the_line(path, separator)
         if "straddling object" in str(error):
             raise _too_long(path, "bytes") from error
         raise BadTable(f"{path}: cannot be read as csv: {error}") from error
+
+
+def read_columns(names: Sequence[str]) -> list[int]:
+    """Return the places of the columns to read: all that have a name, and one without (of pandas, the index)."""
+    return [place for place, name in enumerate(names) if name or names.count("") == 1]
+
+
+def _without_unnamed(path: Path, table: pa.Table) -> pa.Table:
+    """Leave out columns for which lines end in several separators. Raise BadTable for one with content."""
+    read = read_columns(table.column_names)
+    for place in {*range(table.num_columns)} - {*read}:
+        if table.column(place).null_count < table.num_rows:
+            raise BadTable(f"{path}: column {place + 1} has no name; expected one in the first line")
+    return table if len(read) == table.num_columns else table.select(read)
 
 
 def _csv_text(path: Path) -> Iterator[str]:

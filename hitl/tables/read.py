@@ -100,7 +100,8 @@ def column_names(path: str | Path) -> list[str]:
             require_harmless(path, kind)
             if kind == "parquet":
                 return columnar.parquet_names(path)
-            _, names = next(parsers.csv_rows(path), (1, []))
+            _, header = next(parsers.csv_rows(path), (1, []))
+            names = [header[place] for place in parsers.read_columns(header)]
             return list(restored(pa.table([pa.array([], pa.string())] * len(names), names=names)).column_names)
     first = next(read_parts(path, 1_000), None)
     return [] if first is None else list(first.column_names)

@@ -17,7 +17,7 @@ from hitl.annotations import Annotations
 from hitl.errors import BadTable
 from hitl.tables import write
 from hitl.tables.columns import as_text, numbers_of
-from hitl.tables.read import read_parts, read_table
+from hitl.tables.read import column_names, read_parts, read_table
 from hitl.tables.write import atomic, write_table
 from tests.tables import rows, said
 
@@ -94,6 +94,15 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
     assert read_table(tmp_path / "t.csv").to_pylist() == [{"item": "a", "n": "1"}]
 
 
+def test_separators_at_the_end_of_all_lines_are_no_columns(tmp_path: Path) -> None:
+    for name, comma in (("t.csv", ","), ("t.tsv", "\t")):
+        (tmp_path / name).write_text("item,n,,\na,1,,\nb,2,,\n".replace(",", comma))
+        assert read_table(tmp_path / name).to_pylist() == [{"item": "a", "n": "1"}, {"item": "b", "n": "2"}]
+        assert column_names(tmp_path / name) == ["item", "n"]
+    (tmp_path / "t.csv").write_text(",item\n0,a\n")  # of pandas, with its index
+    assert read_table(tmp_path / "t.csv").to_pylist() == [{"": "0", "item": "a"}]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -105,6 +114,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
         ("t.csv", b"", r"t\.csv: the file is empty; expected a header line"),
         ("t.csv", b"a,b\n1\n", r"t\.csv, line 2: 1 field; expected 2"),
         ("t.csv", b"a,b,a\n1,2,3\n", r"t\.csv: column 'a' appears twice; expected one column of each name"),
+        ("t.csv", b"a,b,,\n1,2,,\n1,2,,x\n", r"t\.csv: column 4 has no name; expected one in the first line"),
         ("t.csv", "a\né\n".encode("latin-1"), r"t\.csv, line 2: not UTF-8; save the file as UTF-8"),
         ("t.csv.gz", b"not packed", r"t\.csv\.gz: cannot be read as csv"),
         ("t.jsonl", b"", r"t\.jsonl: cannot be read as jsonl"),
