@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -24,8 +25,15 @@ HERE = Path("hitl.toml")
 
 
 def opt(help: str, *names: str, **more: Any) -> Any:
-    """Return an option with this help. Without `names`, it is named after its parameter."""
-    return typer.Option(*names, help=help, **more)
+    """Return an option with this help, which refuses nan and inf. Without `names`, it is named after its parameter."""
+    return typer.Option(*names, help=help, **{"callback": _finite, **more})
+
+
+def _finite(value: Any) -> Any:
+    for number in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(number, float) and not math.isfinite(number):
+            raise typer.BadParameter(f"{number} is not finite")
+    return value
 
 
 def share(help: str, *names: str) -> Any:
@@ -120,8 +128,13 @@ def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tupl
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """Split comma-separated names. Return None for None."""
-    return None if text is None else tuple(part.strip() for part in text.split(",") if part.strip())
+    """Split comma-separated names. Return None for None. Raises BadSettings for a name that appears twice."""
+    from hitl.tables.columns import require_distinct
+
+    if text is None:
+        return None
+    require_distinct(parts := tuple(part.strip() for part in text.split(",") if part.strip()))
+    return parts
 
 
 def refuse(given: Iterable[str], message: str) -> None:

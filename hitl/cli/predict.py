@@ -114,11 +114,12 @@ class Model:
     def settings(self) -> ModelSettings:
         """Return the options as settings of the library. Classes may be in a file, one per line."""
         from hitl.models.predictors.loading import ModelSettings
+        from hitl.tables.columns import require_distinct
 
         classes = names(self.classes)
         if self.classes is not None and isfile(self.classes):  # unlike Path.is_file, names may be long
             lines = Path(self.classes).read_text(encoding="utf-8").splitlines()
-            classes = tuple(line.strip() for line in lines if line.strip())
+            require_distinct(classes := tuple(line.strip() for line in lines if line.strip()))
         options = {**vars(self), "classes": classes}
         return ModelSettings(options.pop("model"), **options)
 

@@ -93,7 +93,6 @@ class Asked:
             "confidence": (0 < self.confidence <= 1, "a probability in (0, 1]"),
             "skip": (0 <= self.skip < 1, "a share of the questions, in [0, 1)"),
             "stop": (self.stop is None or 0 < self.stop < 1, "an accuracy above 0 and below 1"),
-            "delay": (math.isfinite(self.delay), "a number of rounds, 0 or more"),
         }
         for name, (is_right, what) in expected.items():
             if not is_right:

@@ -20,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hitl.errors import BadTable
+from hitl.errors import BadSettings, BadTable
+from hitl.formatting import listed
 from hitl.tables.limits import FEWER_NUMBERS, require_memory
 
 if TYPE_CHECKING:
@@ -316,6 +317,12 @@ def repeated(names: Sequence[Any]) -> Any:
     if len(set(names)) == len(names):
         return None
     return next(name for name, times in Counter(names).items() if times > 1)
+
+
+def require_distinct(names: Sequence[str]) -> None:
+    """Raise BadSettings for a name that appears more than once in a setting."""
+    if (twice := repeated(names)) is not None:
+        raise BadSettings(f"{twice!r} appears twice in {listed(names)}; expected different names")
 
 
 def require_names(names: Sequence[str | None], column: str, where: str, place_of: Place | None = None) -> list[str]:

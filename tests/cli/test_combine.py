@@ -136,6 +136,7 @@ BAD: list[tuple[dict[str, str], list[str], int, str]] = [
     ({"annotations.csv": f"{HEAD}1,ann,x\n"}, [], 65, "found 1 class"),
     ({}, ["--classes", "cat,cow"], 65, "label 'dog' is not one of the 2 expected"),
     ({}, ["--classes", "cat,cow", "--options", "cat,dog"], 65, "cow"),
+    ({}, ["--classes", "cat,dog,cat"], 78, "'cat' appears twice in cat, dog, cat; expected different names"),
     ({}, ["--options", "cat,dog,unsure"], 78, "--options needs --classes"),
     ({}, ["--method", "magic"], 78, "method 'magic' is unknown"),
     ({}, ["--method", "pl-em"], 65, "needs class probabilities"),

@@ -249,7 +249,7 @@ def test_the_groups_of_the_command_line() -> None:
         (("--people", "free.csv"), 65, "the cost of 'ann' is 0; input should be greater than 0"),
         (("--confidence", "0"), 78, "--confidence is 0; expected a probability"),
         (("--skip", "1"), 78, "--skip is 1; expected a share of the questions"),
-        (("--delay", "inf"), 78, "--delay is inf; expected a number of rounds"),
+        (("--delay", "inf"), 2, "'--delay': inf is not finite"),
         (("--stop", "1"), 78, "--stop is 1; expected an accuracy above 0 and below 1"),
         (("--certify", "5"), 78, "it needs --stop"),
         (("--stop", "0.9", "--gold", "50"), 65, "50 gold items asked for, and 50 items have ground truth"),

@@ -326,3 +326,22 @@ def test_the_items_of_a_project_are_judged_and_its_cycles_use_it(run: Run, folde
     assert run("run")[0] == 0
     assert "Model net predicts 60 of 60 items" in run("status")[1]
     assert "expected either a table of items or --project" in run("predict", "-m", "clf.joblib", "-o", "p.csv")[2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (["--budget", "nan"], 2, "'--budget'"),
+        (["--budget", "inf"], 2, "'--budget': inf is not finite"),
+        (["--price", "1", "nan"], 2, "'--price': nan is not finite"),
+        (["--timeout", "inf"], 2, "'--timeout': inf is not finite"),
+        (["--classes", "cat,cat"], 78, "'cat' appears twice in cat, cat; expected different names"),
+        (["--classes", "classes.txt"], 78, "'dog' appears twice in dog, cat, dog; expected different names"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused(
+    run: Run, folder: Path, flags: list[str], code: int, message: str
+) -> None:
+    (folder / "classes.txt").write_text("dog\ncat\ndog\n")
+    found, _, err = run("predict", "items.csv", "-m", "clf.joblib", "--trust", *FEATURES, "-o", "net.csv", *flags)
+    assert (found, message in err) == (code, True), err
