@@ -231,13 +231,17 @@ class Reading:
         return _has_spans(self.table("annotations"))
 
     def question(self, kept: Sequence[str] = ()) -> Question:
-        """Return the only question. Unless configured, its classes are all labels and `p_` columns seen, and `kept`."""
+        """Return the only question. Unless configured, its classes are all labels and `p_` columns seen, and `kept`.
+
+        `kept` are labels that are stored. Those outside the configured classes are answers, but no classes.
+        """
         of = self._of
         parts: tuple[str, ...] = ()
         if self.marks_parts:
             parts = ("spans", TEXT) if self.texts else ("time_spans", RECORDING)
         if of.classes:
-            return Question(QUESTION, of.classes, of.classes + of.abstain, *parts)
+            others = tuple(name for name in (*of.abstain, *kept) if name not in of.classes)
+            return Question(QUESTION, of.classes, (*of.classes, *dict.fromkeys(others)), *parts)
         names: dict[str, None] = dict.fromkeys(kept)
         for name in ("annotations", "truth", *(() if parts else ("gold",))):  # gold.csv has spans as JSON, not classes
             table = self.table(name)
@@ -357,13 +361,14 @@ class Reading:
         return pa.table({**named, label: pa.array(labels, pa.string())}), list(errors.values())
 
     def _legal(self, labels: pa.ChunkedArray, place_of: Place) -> tuple[npt.NDArray[np.bool_], list[str]]:
-        """Return a (rows,) mask of labels that are empty or one of the given classes, and warnings about the others."""
+        """Return a (rows,) mask of labels that are empty, classes or in source.abstain, and warnings about others."""
         if not self._of.classes or self.marks_parts:
             return np.ones(len(labels), bool), []
-        legal = np.asarray(pc.is_in(labels, value_set=pa.array([*self._of.classes, "", None], pa.string())), dtype=bool)
+        expected = pa.array([*self._of.classes, *self._of.abstain, "", None], pa.string())
+        legal = np.asarray(pc.is_in(labels, value_set=expected), dtype=bool)
         warnings = [
-            f"{place_of(int(row))}: {labels[int(row)].as_py()!r} is not one of source.classes; left out"
-            for row in np.flatnonzero(~legal)
+            f"{place_of(row)}: {labels[row].as_py()!r} is left out: add it to source.classes or correct the label"
+            for row in np.flatnonzero(~legal).tolist()
         ]
         return legal, warnings
 

@@ -24,10 +24,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hitl.connectors.table_files import GRAPH, TableFiles
 from hitl.connectors.table_page import TablePage
@@ -35,6 +35,8 @@ from hitl.connectors.table_reading import TEXT, Columns, Reading
 from hitl.errors import BadInput, BadTable, Refused
 from hitl.platform import Check, Connector, Cursor, Operation, Page, Question, Receipt
 from hitl.settings import GraphSettings, SourceSettings
+from hitl.settings.section import check
+from hitl.tables.columns import require_distinct
 from hitl.tables.names import NameReader, TextRules
 from hitl.tables.read import read_table, table_in
 from hitl.tables.table_operation import TableOperation, pushed_table
@@ -73,7 +75,7 @@ class TablesSettings(SourceSettings):
     """Column of the label."""
     time: str | None = None
     """Column of the time of an answer."""
-    classes: tuple[str, ...] = ()
+    classes: Annotated[tuple[str, ...], AfterValidator(check(require_distinct))] = ()
     """Classes, if the labels so far do not show all of them."""
     abstain: tuple[str, ...] = ()
     """Labels that are no class, such as "Unsure"."""

@@ -213,3 +213,24 @@ def test_a_doctor_before_the_first_pull_finds_nothing_wrong(run: Run, project: P
     (project / "net.csv").write_text("item,p_cat,p_dog\n0,0.5,0.5\n")
     code, out, _ = run("doctor")
     assert (code, "FAIL" in out) == (0, False), out
+
+
+def test_a_label_that_source_classes_lacks_is_named_with_its_line_and_stops_no_run(run: Run, project: Path) -> None:
+    """Also where so many rows go that none is deleted at once, so that the label stays stored."""
+    rows = [f"{n},{who},{3 + (n + shift) % 3}" for n in range(20) for shift, who in enumerate(("ann", "bob", "cyd"))]
+    (project / "annotations.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
+    config = project / "hitl.toml"
+    plain = config.read_text()
+    assert run("run")[0] == 0
+    config.write_text(f'{plain}classes = ["3", "5"]\n')
+    for _ in range(2):
+        code, _, err = run("run")
+        assert code == 0, err
+    assert counts(project)["annotations"] == 60
+    config.write_text(f'{plain}classes = ["3", "5", "3"]\n')
+    code, _, err = run("run")
+    assert (code, "source.classes: '3' appears twice in 3, 5, 3; expected different names" in err) == (78, True)
+    config.write_text(f'{plain}classes = ["3", "5"]\n')
+    code, _, err = run("run", "--accept-deletions")
+    named = "annotations.csv, line 3: '4' is left out: add it to source.classes or correct the label"
+    assert (code, named in err) == (0, True), err

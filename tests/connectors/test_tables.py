@@ -232,6 +232,8 @@ def test_answers_that_are_no_classes(project: Path) -> None:
     ):
         (question,) = connector.questions()
         assert (question.classes, question.options) == (("no", "yes"), ("no", "yes", "unsure"))
+        (page,) = connector.pull(None)
+        assert ([row.label for row in page.annotations].count("unsure"), page.problems) == (1, ())
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "ä" * 200, "x" * 160])
