@@ -18,6 +18,9 @@ LEAST_FACTOR and MOST_FACTOR, the probability P that annotators err together has
 
     odds(BEFOREHAND) U (UNTRACED + (1 - UNTRACED) (B_wrong + B_alike) / 2)
 
+and e, the excess that is expected if they do, is the posterior mean of the excess of `wrong`, times the share of the
+second term in the bracket. If nothing can be measured, B = 1 and e = (1 - UNTRACED) WRONG sqrt(2 / pi).
+
 Items with fewer than LEAST_LABELS labels do not show it: two labels are spent on the class and on whether they differ.
 """
 

@@ -10,9 +10,10 @@ that mislead from every class to all others alike cannot be detected this way.
               errors of class j ~ Dirichlet(h / (J - 1))      and in what they are mistaken for
     even      c_j = c,  errors of class j each 1 / (J - 1)
 
-with g and h drawn independently from `UNEVENNESS`. The counts are expected counts over all annotators. An item of
-unknown truth with m labels counts (m - 2) / m of its labels, because two are spent on its class and on whether the
-first is right. So a table with at most two labels per item carries no information.
+with g and h drawn independently from `UNEVENNESS`, and c = (right + 7.5) / (labels + 10). The counts are expected
+counts over all annotators. An item of unknown truth with m labels counts (m - 2) / m of its labels, because two are
+spent on its class and on whether the first is right. So a table with at most two labels per item carries no
+information.
 
 The targets of errors are compared among classes with at least LEAST_RIGHT right labels. A class that annotators never
 name, or name only by accident, has no items. That no errors go there looks uneven, but carries no information.

@@ -7,9 +7,10 @@ evenly,
 
     p(l_nk | z_n = j) = a_k for l = j, else (1 - a_k) / (L - 1)      p(z_n = j)  ∝  exp( sum_m u_m ln p_m[n, j] / S_n )
 
-by expectation-maximization, which starts from beliefs by the labels alone, in three steps.
+by expectation-maximization, which starts from beliefs by the labels alone, in three steps. S_n of the M models predict
+item n. The temperature of a pool is expected to be ln T ~ N(mu, sd^2) (`LogTemperature`; by default mu = .45, sd = .5).
 
-1.  Weights u_m >= 0 and accuracies a_k, at their mode. The prior of u_m is N(mean, M^2 / PRECISION). The crowd's
+1.  Weights u_m >= 0 and accuracies a_k, at their mode. The prior of u_m is N(.8 exp(-mu), M^2 / PRECISION). The crowd's
     accuracy counts as if it had been right RIGHT times and wrong WRONG times, so that disagreement is blamed on the
     model until labels prove otherwise. a_k starts from the crowd's accuracy, counted as OWN labels. u takes Newton
     steps, with the curvature of a log-linear pool.
@@ -17,9 +18,9 @@ by expectation-maximization, which starts from beliefs by the labels alone, in t
     probable one. All items that models predict count, labeled or not, and PRIOR_ITEMS more with a correlation of 1/2.
 3.  The temperature T of the whole pool. Its confidence by step 1, 1 / T* = mean_n sum_m u_m / S_n, is too low, but
     rarely by more than a factor BIAS. If several models are worth D independent ones, it is too low by another factor
-    D, because annotators err with all of them. The weights of the pool already contain D, so T is the temperature in
-    [T* / BIAS, D T*] that is nearest to the expected one. Items of known truth, if there are any, then correct T by a
-    factor s at its mode, with the prior log s ~ N(0, sd^2).
+    D = (sum_m u_m)^2 / (u' R u), with R the correlations of step 2, because annotators err with all of them. The
+    weights of the pool already contain D, so T is the temperature in [T* / BIAS, D T*] that is nearest to exp(mu).
+    Items of known truth, if there are any, then correct T by a factor s at its mode, with the prior ln s ~ N(0, sd^2).
 
 The pool is then D T* / T times as sure as the labels suggest. This is the right weight beside annotators, who err with
 it, but alone the pool is too sure. Its residual temperature is the square root of that factor, divided by s, and >= 1.
