@@ -11,7 +11,8 @@ Four additions make Dawid–Skene suit any crowd and any model (figures: docs/be
     correction     annotators make the same mistakes, so equal answers count for less than under independence, by as
                    much as errors correlate in the labels (`dependence.replicas`)
 
-Let P be the probability that annotators err together, and e the excess of their correlation. The weight of the first
+Let P be the probability that annotators err together, and e the excess of their correlation: uneven errors are counted
+by the beliefs of the first reading, and excesses measured against replicas of the second. The weight of the first
 reading, which expects shared errors, is  w = P min(1, LEAST_WEIGHT + BY_EXCESS e).  Items of known truth multiply both
 readings by their likelihood.
 """
