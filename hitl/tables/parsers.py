@@ -210,9 +210,12 @@ def read_json_lines(path: Path, size: int | None) -> Iterator[pa.Table]:
     BadTable, naming the line, for a line that is not a JSON object, values that are nested too deeply, and rows that
     share almost no names.
     """
-    for rows in _json_blocks(path, size or ROWS, keeps=size is None):
+
+    def table(rows: list[dict[str, Any]]) -> pa.Table:  # a function, so that its rows are freed before the next block
         names = dict.fromkeys(name for row in rows for name in row)
-        yield pa.table({name: _json_column(name, [row.get(name) for row in rows]) for name in names})
+        return pa.table({name: _json_column(name, [row.get(name) for row in rows]) for name in names})
+
+    yield from map(table, _json_blocks(path, size or ROWS, keeps=size is None))
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, str]]:
