@@ -116,7 +116,7 @@ class Acceptance:
         return Accepted(self.region[:length], len(draws), self.required, int((state_f == 1).sum()), bound)
 
     def _chance(self, found: int, audited: int) -> float:
-        """Return the probability that an audit finds at most so many of as many errors more than are allowed."""
+        """Return the probability of finding at most `found` errors if there are `found` + 1 more than allowed."""
         errors = self.allowed + 1 + found
         return float(hypergeom.cdf(found, len(self.region), errors, audited)) if errors <= len(self.region) else 0.0
 

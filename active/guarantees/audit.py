@@ -62,7 +62,7 @@ class Promise:
         return max(int(binom.ppf(alpha / 10, broken, 1 - self.missed)), 1) if self.missed else broken
 
     def alpha(self, claims: int) -> float:
-        """Return the chance of a false certificate that each of so many claims may have by its draws."""
+        """Return the chance of a false certificate that each of `claims` claims may have by its draws."""
         return (0.9 if self.missed else 1.0) * (1 - self.confidence) / claims
 
 

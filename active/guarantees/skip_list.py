@@ -168,9 +168,9 @@ class ReplayedSkips:
 def replayed(
     evidence: Evidence, consensus: Consensus, gold: int, *, error: float = ERROR, confidence: float = CONFIDENCE
 ) -> ReplayedSkips:
-    """Make `RUNS` lists from so many gold items each, drawn from the items with ground truth, and count false promises.
+    """Make `RUNS` lists from `gold` items each, drawn from those with ground truth, and count false promises.
 
-    Raises BadSettings if there are not more items with a prediction and ground truth than that.
+    Raises BadSettings unless more than `gold` items have a prediction and ground truth.
     """
     q_nj = by_models_alone(evidence, consensus)
     rows = np.flatnonzero(evidence.predicted & evidence.known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -157,7 +158,7 @@ class Importer(Protocol):
         ...
 
 
-class Tool:
+class Tool(ABC):
     """Importer that recognizes the records of a tool by their fields, and reads one after the other.
 
     Attributes:
@@ -177,12 +178,12 @@ class Tool:
         has = (any(re.fullmatch(field, name) for name in names) for field in self.fields)
         return self.kind in (None, kind) and all(has)
 
-    def survey(self, export: Export) -> None:
+    def survey(self, export: Export) -> None:  # noqa: B027 - most tools learn nothing
         """Learn from all records what `read` needs to know, such as which questions allow several choices."""
 
+    @abstractmethod
     def read(self, export: Export, record: Record) -> Iterable[Answer]:
         """Return the answers of a record."""
-        raise NotImplementedError
 
     def answers(self, export: Export) -> Iterator[Answer]:
         """Yield the answers of all records, without those that cannot be read."""

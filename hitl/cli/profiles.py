@@ -77,7 +77,7 @@ def models(
         Path | None, opt("Table to write of the items that need no annotator: item, label, confidence.")
     ] = None,
     replay: Annotated[
-        int | None, opt("Make the list 100 times with so many of the gold items, and count false promises.", min=1)
+        int | None, opt("Make the list 100 times with this many of the gold items, and count false promises.", min=1)
     ] = None,
 ) -> None:
     """Show whether models help: accuracy alone and together with annotators, and items that need no annotator."""

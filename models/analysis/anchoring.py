@@ -11,7 +11,7 @@ more; taking this out makes the interval narrower. Each arm gets two items more,
 with y = 0 (Agresti & Caffo 2000): otherwise an arm in which all agree would have no variance.
 
     copies    share of the answers under a suggestion that are copies, c = pull / (1 - p_blind); of those equal to it,
-              c / p_shown: so many are left out of the consensus (`thinned`)
+              c / p_shown: this share is left out of the consensus (`thinned`)
 
 Answers count by what was drawn for their item, not by whether the annotator kept the suggestion. Those who kept it
 agree with it, so a comparison with the others would find a pull in every project.
