@@ -303,7 +303,7 @@ def _meaning(name: str, field: Any, meaning: dict[str, str]) -> str:
 
 def methods() -> str:
     """Return the page of all methods that `--method` names."""
-    from hitl.models.registry import COMBINERS
+    from hitl.models.methods import COMBINERS
 
     rows, parts = [], []
     for name in COMBINERS.own:
@@ -341,7 +341,7 @@ PARTS = {
 
 def descriptions() -> str:
     """Return the page of all methods' module docstrings, which have their equations."""
-    from hitl.models.registry import COMBINERS
+    from hitl.models.methods import COMBINERS
 
     methods_of: dict[str, list[str]] = {}
     for name, place in COMBINERS.own.items():

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
+from scipy.special import betaincinv
 
 from hitl.annotations import Floats, Ints, Name, Names
 from hitl.crew import EXPECTED_LABELS
@@ -27,7 +28,7 @@ from hitl.parts import Part
 from hitl.platform import Question
 from hitl.tables.encode import CheckedNames, names_as_bytes, names_from_bytes
 from hitl.tables.shared_errors import ARRAYS, SharedErrors, as_array, share_errors
-from hitl.tables.write import atomic, packed_arrays, with_source, write_table
+from hitl.tables.write import atomic, packed_arrays, write_table
 
 FORMAT = 6
 
@@ -74,6 +75,11 @@ class Fit(OneLineRepr):
     converged: bool = True
     seconds: float = 0.0
     mixing: Mixing | None = None
+
+    def stamp(self, table: pa.Table, **more: str) -> pa.Table:
+        """Return the table with its method, the settings and `more` as metadata, which Parquet keeps."""
+        facts = {"method": self.method, "settings": json.dumps(self.settings), **more}
+        return table.replace_schema_metadata({f"hitl.{name}": text for name, text in facts.items()})
 
     @property
     def iterations(self) -> int:
@@ -134,10 +140,16 @@ class AnnotatorReport(OneLineRepr):
 
     @cached_property
     def interval(self) -> tuple[Floats, Floats]:
-        """(K,) low and (K,) high ends of the central 95 % interval of the accuracy (`hitl.score.beta_interval`)."""
-        from hitl.score import beta_interval
+        """(K,) low and (K,) high ends of the central 95 % interval of the accuracy, as a Beta distribution.
 
-        return beta_interval(*self._moments, self.labels + EXPECTED_LABELS)
+        A Beta interval never contains 0 or 1, even for an annotator with only right answers. So an end within half an
+        answer of 0 or 1 is set to 0 or 1.
+        """
+        mean, variance = self._moments
+        half = 0.5 / (self.labels + EXPECTED_LABELS)
+        strength = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-12) - 1, 1e-6)
+        low, high = (betaincinv(mean * strength, (1 - mean) * strength, end) for end in (0.025, 0.975))
+        return np.where(low < half, 0.0, low), np.where(high > 1 - half, 1.0, high)
 
     @cached_property
     def _moments(self) -> tuple[Floats, Floats]:
@@ -316,7 +328,7 @@ class Consensus(OneLineRepr):
 
     def write(self, path: str | Path) -> None:
         """Write `table()` as CSV, JSON Lines or Parquet, whose metadata say how it was made."""
-        write_table(path, with_source(self.table(), self.fit))
+        write_table(path, self.fit.stamp(self.table()))
 
     def save(self, path: str | Path) -> None:
         """Save the whole consensus as one file (.npz), for `Consensus.load`."""

@@ -12,7 +12,7 @@ from hitl.active.pending.blockers import missing_in_words, missing_skills
 from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.events.sender import addresses_of
-from hitl.formatting import counted, subject_of
+from hitl.formatting import counted
 from hitl.learning.features import file_source, stored_features
 from hitl.models.analysis.explanations import GOLD_ITEMS, explanations
 from hitl.models.combiner import needs_of
@@ -121,7 +121,7 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
 def _outbox(settings: Settings, store: Store) -> Check:
     """Count the operations to be sent. The check fails if there are any and the last run failed."""
     pending, failure = store.pending(settings.name), store.failure(settings.name)
-    waiting = ", ".join(dict.fromkeys(map(subject_of, pending)))
+    waiting = ", ".join(dict.fromkeys(each.subject for each in pending))
     if not pending:
         return Check("outbox", True, "nothing waits to be sent")
     why = "; the last run failed (`hitl status`)" if failure else ""

@@ -11,11 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, quote_plus
-
-if TYPE_CHECKING:
-    from hitl.platform import Operation, Receipt
 
 NAMES = 8
 """Maximum number of names that `listed` shows."""
@@ -92,30 +89,6 @@ def listed(names: Sequence[Any]) -> str:
     """Join the first names: cat, dog, ... and 92 more."""
     more = f", ... and {len(names) - NAMES:,} more" if len(names) > NAMES else ""
     return ", ".join(map(str, names[:NAMES])) + more
-
-
-SUBJECTS = {
-    "consensus": "consensus",
-    "order": "order of the items",
-    "assign": "questions",
-    "labels_wanted": "labels wanted",
-    "add_items": "items",
-    "gold": "ground truth",
-}
-"""Subject of each kind of operation, for messages."""
-
-
-def subject_of(operation: Operation) -> str:
-    """Describe the subject of an operation: "questions of ann"."""
-    return SUBJECTS[operation.kind] + (f" of {operation.key}" if operation.key else "")
-
-
-def changes_in_words(receipts: Iterable[Receipt]) -> str:
-    """Describe how many changes were made, by subject: "order of the items (12), questions (3)"."""
-    changes = Counter[str]()
-    for receipt in receipts:
-        changes[SUBJECTS[receipt.operation.kind]] += receipt.changed
-    return ", ".join(f"{subject} ({count:,})" for subject, count in changes.items() if count)
 
 
 def expected_fields(field: str, data: Sequence[Mapping[str, Any]]) -> str:

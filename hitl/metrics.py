@@ -21,6 +21,7 @@ from hitl.active.pending.blockers import (
 from hitl.active.pending.outstanding import open_to_crew
 from hitl.active.pool_state import PoolState
 from hitl.active.stopping import forecast, known_items, rules
+from hitl.active.stopping.project_stop import target_reached
 from hitl.annotations import Floats, places_of
 from hitl.crew import Budget, Crew
 from hitl.formatting import counted
@@ -73,7 +74,7 @@ def metrics_of(
         "asks": len(plan.asks),
         "target": budget.target_confidence,
         "max_labels": budget.max_labels,
-        "reached": plan.stop is not None and (not pool.below.any() or rules.target_reached(pool, budget)),
+        "reached": plan.stop is not None and (not pool.below.any() or target_reached(pool, budget)),
         "cost": float(np.dot(first.labels_per_annotator, prices)),
         "priced": bool(crew.cost) or crew.default_cost != 1,
         "forecast": None if ahead is None else asdict(ahead),

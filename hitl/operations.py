@@ -16,7 +16,6 @@ from hitl.annotations import column_of, places_of
 from hitl.consensus import Consensus
 from hitl.errors import BadInput, BadSettings, HitlError, LeaseLost, PlatformError, Refused, Unreachable, raise_all
 from hitl.evidence import Evidence
-from hitl.formatting import subject_of
 from hitl.kinds.choices import label_table
 from hitl.kinds.kind import kind_of, layers_by_question
 from hitl.metrics import DIGITS
@@ -355,4 +354,4 @@ def _end_of_kind(pending: list[Operation], first: int) -> int:
 def _withdrawn(lease: Lease, store: Store, operation: Operation, error: HitlError) -> HitlError:
     if isinstance(error, Unreachable) or not store.withdraw(lease, operation):
         return error
-    return Refused(f"{error}; not retried: {subject_of(operation)}. Fix this, then run the command again")
+    return Refused(f"{error}; not retried: {operation.subject}. Fix this, then run the command again")

@@ -228,6 +228,15 @@ class PullSummary:
 
 
 OperationKind = Literal["consensus", "order", "assign", "labels_wanted", "add_items", "gold"]
+SUBJECTS: Mapping[OperationKind, str] = {
+    "consensus": "consensus",
+    "order": "order of the items",
+    "assign": "questions",
+    "labels_wanted": "labels wanted",
+    "add_items": "items",
+    "gold": "ground truth",
+}
+"""Subject of each kind of operation, for messages."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +260,11 @@ class Operation:
     kind: OperationKind
     key: str
     payload: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """What the operation is about, for messages: "questions of ann"."""
+        return SUBJECTS[self.kind] + (f" of {self.key}" if self.key else "")
 
     @cached_property
     def digest(self) -> str:

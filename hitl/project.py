@@ -227,7 +227,7 @@ def _model_files(settings: Settings, store: Store, questions: tuple[Question, ..
     files: dict[str, dict[str, pa.Table]] = {question.name: {} for question in questions}
     key_of = {own: key for key, own in item_names(settings, store).items()} if settings.models else {}
     for model, path in settings.models.items():
-        for question, table in by_question(path, key_of, questions).items():
+        for question, table in by_question(path, key_of, {one.name: one.classes for one in questions}).items():
             files[question][model] = table
     return files
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, ndtri
+from scipy.special import ndtri
 
 from hitl.annotations import Floats, Ints
 from hitl.consensus import Consensus
@@ -102,19 +102,6 @@ def wilson_interval(share: Floats, count: Ints | Floats, level: float = 0.95) ->
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
     return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
-
-
-def beta_interval(mean: Floats, variance: Floats, answers: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Return low and high ends of the central 95 % intervals of Beta distributions with these moments.
-
-    A Beta interval never contains 0 or 1, even for an annotator with only right answers. So an end within half of one
-    of these `answers` from 0 or 1 is set to 0 or 1.
-    """
-    half = 0.5 / np.asarray(answers)
-    strength = np.maximum(mean * (1 - mean) / np.maximum(variance, 1e-12) - 1, 1e-6)
-    a, b = mean * strength, (1 - mean) * strength
-    low, high = betaincinv(a, b, 0.025), betaincinv(a, b, 0.975)
-    return np.where(low < half, 0.0, low), np.where(high > 1 - half, 1.0, high)
 
 
 def bootstrap_interval(

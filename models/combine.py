@@ -21,8 +21,9 @@ from hitl.formatting import did_you_mean
 from hitl.models.analysis.copied_accounts import count_copies_once
 from hitl.models.combiner import Combiner, name_of
 from hitl.models.mean_score import MeanScore, as_number
+from hitl.models.methods import COMBINERS
 from hitl.models.ordinal import Ordinal
-from hitl.models.registry import COMBINERS, chosen
+from hitl.models.registry import chosen
 from hitl.tables.columns import (
     Table,
     as_typed_names,

@@ -22,7 +22,7 @@ from hitl.consensus import AnnotatorReport, Consensus, Fit, Mixing
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
 from hitl.models.inference.engine import Shards, Table
-from hitl.models.registry import COMBINERS
+from hitl.models.methods import COMBINERS
 from hitl.tables.limits import memory_limit, readable
 
 EVIDENCE = {

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hitl.kinds.mask_consensus import DrawnMasks, MaskConsensus
-from hitl.models.registry import COMBINERS
+from hitl.models.methods import COMBINERS
 from hitl.testing.crowds import with_everything
 
 METHODS = ("default", "vb-ibcc", "pl-em", "one-coin", "sequential-ibcc", "network-ibcc")

@@ -32,7 +32,7 @@ from hitl.active.pending.annotators import activity_now, still_asked, with_answe
 from hitl.active.pending.blockers import missing_skills
 from hitl.active.policy import Policy
 from hitl.active.pool_state import PoolState
-from hitl.active.stopping import rules
+from hitl.active.stopping.project_stop import project_stop
 from hitl.active.stopping.rules import Judged
 from hitl.annotations import Name, places_of
 from hitl.crew import CENT, UNLIMITED, Budget, Crew
@@ -112,7 +112,7 @@ def next_plan(
     if budget.answers is not None:
         budget = replace(budget, open_questions=min(budget.open_questions, max(budget.answers - pool.answered, 0)))
     held = waiting(previous, pool, crew, budget, now, expire)
-    why = rules.project_stop(pool, crew, budget)
+    why = project_stop(pool, crew, budget)
     if why is not None:
         plan = policy.plan(pool, replace(crew, asked=()), replace(budget, open_questions=0))
         return still_asked(replace(plan, asks=(), stop=why, expired=held.expired, people=held.people))

@@ -17,20 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from hitl.active.acquisition import value_of_information
 from hitl.active.stopping.known_items import Checked, checked
 from hitl.annotations import Floats
 from hitl.consensus import Consensus
-from hitl.crew import Budget, Crew
+from hitl.crew import Budget
 from hitl.evidence import Evidence
-
-if TYPE_CHECKING:
-    from hitl.active.pool_state import PoolState
 
 Judged = tuple[Evidence, Consensus]
 
@@ -128,32 +123,6 @@ def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | N
         float(np.mean([check.high for check in checks])),
         "" if known else checks[0].why,
     )
-
-
-def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
-    """Explain why the project is done, or return None while it is not."""
-    if not pool.open_rows.size:
-        return "every item is done"
-    if target_reached(pool, budget):
-        expected = pool.expected
-        told = f", and {expected.wrong:.0f} of {expected.checked} gold items are wrong" if expected.checked else ""
-        return f"{expected} of the labels are believed to be right{told} (target: {budget.target_accuracy:.1%})"
-    if budget.answers is not None and pool.answered >= budget.answers:
-        return f"{pool.answered:,} answers were given, and the budget was {budget.answers:,} (budget.answers)"
-    if budget.value_per_label is not None:
-        gain, cost = value_of_information.best_next(pool, pool.open_rows, crew, budget)
-        if budget.value_per_label * gain < 1:
-            worth, right = budget.value_per_label, gain * cost
-            return (
-                f"the best next label costs {cost:g} and is expected to be worth {worth * right:.2g}: {right:.2g} more "
-                f"right labels at {worth:g} each"
-            )
-    return None
-
-
-def target_reached(pool: PoolState, budget: Budget) -> bool:
-    """Return True if there is a target accuracy, and the labels have reached it."""
-    return budget.target_accuracy is not None and reached(pool.expected, budget.target_accuracy)
 
 
 def reached(expected: Expected, target: float) -> bool:

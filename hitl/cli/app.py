@@ -31,7 +31,7 @@ from hitl.cli import (
 )
 from hitl.cli.options import examples, opt
 from hitl.connectors.catalog import CONNECTORS
-from hitl.models.registry import COMBINERS
+from hitl.models.methods import COMBINERS
 
 WHAT = "Combine the answers of annotators and models into labels, and plan who should label what next."
 NAMES = (

@@ -132,7 +132,6 @@ def combine(
 
 def _files(given: Given, wanted: Results) -> Combined:
     from hitl.models.analysis.explanations import explanations
-    from hitl.tables.write import with_source
 
     evidence = given.evidence()
     consensus = given.consensus(evidence)
@@ -153,8 +152,8 @@ def _files(given: Given, wanted: Results) -> Combined:
     soft = _soft({"": evidence}, {"": consensus}) if wanted.soft else {}
     data |= {"disagreement": str(soft[""])} if soft else {}
     lines += map(str, soft.values())
-    tables = {"": with_source(consensus.table(), consensus.fit)}, {"": annotator_table(consensus)}
-    made_of = {name: with_source(one.table(), consensus.fit) for name, one in soft.items()}
+    tables = {"": consensus.fit.stamp(consensus.table())}, {"": annotator_table(consensus)}
+    made_of = {name: consensus.fit.stamp(one.table()) for name, one in soft.items()}
     return Combined(data, lines, *tables, {"": "Consensus"}, consensus, made_of)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 import typer
 
 from hitl.errors import BadSettings
-from hitl.models.registry import COMBINERS
+from hitl.models.methods import COMBINERS
 from hitl.platform import Progress
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from hitl.cli import show
 from hitl.cli.evidence import require_unread
 from hitl.cli.options import HERE, Config, DryRun, Json, opt
 from hitl.errors import BadSettings, HitlError, MissingToken, PlatformError, StoreError
-from hitl.formatting import changes_in_words, subject_of
+from hitl.platform import SUBJECTS
 from hitl.project import lease_seconds, opened, require_place, stored
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from hitl.store.learned import Training
 
 AcceptDeletions = Annotated[bool, opt("Tables: accept that rows are gone, however many.", "--accept-deletions")]
-SUBJECTS: Mapping[type[HitlError], str] = {
+CHECKS: Mapping[type[HitlError], str] = {
     MissingToken: "token",
     BadSettings: "settings",
     StoreError: "store",
@@ -60,7 +61,7 @@ def doctor(config: Config = HERE, as_json: Json = False) -> None:
             code = code or int(not check.ok)
     except HitlError as error:
         code = error.exit_code
-        subject = next((name for kind, name in SUBJECTS.items() if isinstance(error, kind)), "project")
+        subject = next((name for kind, name in CHECKS.items() if isinstance(error, kind)), "project")
         tell(Check(subject, False, str(error)))
     show.result({"ok": not code, "checks": show.without_passwords([asdict(check) for check in made])}, (), as_json)
     if code:
@@ -284,8 +285,11 @@ def _unchanged_lines(report: Unchanged) -> Iterator[str]:
 def _pushed(report: CycleReport | Unchanged) -> str:
     """Describe what was sent, and how much of it the platform did not have yet."""
     operations, changes = show.counted(len(report.receipts), "operation"), show.counted(report.changed, "change")
-    parts = f": {changes_in_words(report.receipts)}" if report.changed else ""
-    return f"pushed {operations}, {changes}{parts}"
+    by_subject = Counter[str]()
+    for receipt in report.receipts:
+        by_subject[SUBJECTS[receipt.operation.kind]] += receipt.changed
+    parts = ", ".join(f"{subject} ({count:,})" for subject, count in by_subject.items() if count)
+    return f"pushed {operations}, {changes}{': ' if parts else ''}{parts}"
 
 
 def _pulled(pulled: PullSummary, counts: Mapping[str, int]) -> Iterator[str]:
@@ -352,7 +356,7 @@ def show_operations(operations: Sequence[Operation], as_json: bool = False) -> N
     for each in operations:
         size = len(next(iter(each.payload.values()), ()))
         rows.append({"kind": each.kind, "key": each.key, "size": size})
-        lines.append(f"would push {subject_of(each)} ({show.counted(size, 'entry', 'entries')})")
+        lines.append(f"would push {each.subject} ({show.counted(size, 'entry', 'entries')})")
     show.result({"dry_run": True, "operations": rows}, lines or [AS_PLANNED], as_json)
 
 
@@ -361,7 +365,5 @@ def show_receipts(receipts: Sequence[Receipt], as_json: bool = False) -> None:
     rows = [
         {"kind": r.operation.kind, "key": r.operation.key, "changed": r.changed, "detail": r.detail} for r in receipts
     ]
-    lines = [
-        f"{subject_of(r.operation)}: {show.counted(r.changed, 'change')}; {r.detail}".rstrip("; ") for r in receipts
-    ]
+    lines = [f"{r.operation.subject}: {show.counted(r.changed, 'change')}; {r.detail}".rstrip("; ") for r in receipts]
     show.result({"operations": show.without_passwords(rows)}, lines or [AS_PLANNED], as_json)

@@ -85,7 +85,7 @@ def export(
     from hitl.kinds.kind import by_control, kind_of, multiple_choices
     from hitl.operations import Judgement
     from hitl.project import item_names, stored_evidence, stored_questions
-    from hitl.tables.write import require_writable, with_source, write_table
+    from hitl.tables.write import require_writable, write_table
 
     given = [each for each in (file, output) if each is not None]
     if len(given) != 1:
@@ -123,7 +123,7 @@ def export(
         answer_tables = {name: kind_of(answered[name]).answers(answered[name], own_ids) for name in raw}
         as_of = f"{summary.recorded_at:%Y-%m-%d %H:%M} UTC"
         fits = {name: group[0].consensus.fit for name, group in by_control(evidence, chosen).items()}
-        write_tables(output, {name: with_source(table, fits[name], as_of=as_of) for name, table in tables.items()})
+        write_tables(output, {name: fits[name].stamp(table, as_of=as_of) for name, table in tables.items()})
         write_tables(annotators_output, {name: annotator_table(result) for name, result in chosen.items()})
         if asked is not None:
             write_table(asked, asked_table(store.asks(settings.name), own_ids))

@@ -37,7 +37,7 @@ from hitl.store.results import BASIS
 from hitl.tables.limits import within
 
 if TYPE_CHECKING:
-    from hitl.service.loops import Project
+    from hitl.service.project import Project
 
 FIRST_RETRY, LAST_RETRY = 5.0, 600.0
 """Seconds before the first retry of a run, and the maximum. The pause doubles with each retry. The maximum also limits

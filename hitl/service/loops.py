@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -16,44 +15,16 @@ from hitl.connectors.catalog import connector_of
 from hitl.errors import BadSettings, HitlError, MissingExtra
 from hitl.events.sender import Sender
 from hitl.platform import Progress, silent
-from hitl.project import load, store_url
 from hitl.service import loop as looping
 from hitl.service.loop import ProjectLoop, Tell
+from hitl.service.project import Project
 from hitl.settings import WEBHOOK_SECRET
-from hitl.store import Store
 
 if TYPE_CHECKING:
     from hitl.service.webhook import Listener
 
 GRACE = 20.0
 """Seconds that a run has to reach its next step when the loops stop. After that it is abandoned, as in a crash."""
-
-
-class Project:
-    """A project of the service. Raises the errors of `hitl.project.load`."""
-
-    def __init__(self, config: Path) -> None:
-        self.config = config.resolve()
-        self.settings = load(self.config)
-        self.name, self.schedule = self.settings.name, self.settings.schedule
-        self.address = store_url(self.settings.store, self.config.parent)
-
-    @cached_property
-    def store(self) -> Store:
-        """Store of the project, opened on first use. Raises StoreError."""
-        return Store(self.address)
-
-    @property
-    def is_scheduled(self) -> bool:
-        """True if the settings say when to run the project."""
-        schedule = self.schedule
-        starts = (schedule.every, schedule.cron, schedule.after_annotations, schedule.webhook)
-        return any(start is not None for start in starts)
-
-    @property
-    def secret(self) -> str:
-        """Secret that the project's webhooks send in a header, or "" if not set."""
-        return "" if self.settings.webhook_secret is None else self.settings.webhook_secret.get_secret_value()
 
 
 class Loops:

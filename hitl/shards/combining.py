@@ -31,7 +31,7 @@ from hitl.consensus import Consensus
 from hitl.errors import BadSettings, BadTable
 from hitl.models.combiner import Combiner, ShardsCombiner, fits_shards, name_of
 from hitl.models.inference.engine import SERIAL, Engine, Shards, summed
-from hitl.models.registry import COMBINERS
+from hitl.models.methods import COMBINERS
 from hitl.platform import Progress, silent
 from hitl.shards import places
 from hitl.shards.reading import StoredShards

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +34,6 @@ from hitl.tables.limits import FEWER_NUMBERS, require_memory
 from hitl.tables.matrices import ITEM, read_probabilities, vectors_of
 from hitl.tables.names import likeness
 from hitl.tables.read import name_of, place_in
-
-if TYPE_CHECKING:
-    from hitl.platform import Question
 
 _INTEGER = r"^(0|-?[1-9]\d{0,17})$"
 """Integer as text, in its only spelling."""
@@ -242,28 +238,29 @@ def codes_in(
 # -- with the items of a project ----------------------------------------------------------------------------
 
 
-def by_question(path: str | Path, key_of: Mapping[str, str], questions: Sequence[Question]) -> dict[str, pa.Table]:
+def by_question(
+    path: str | Path, key_of: Mapping[str, str], classes: Mapping[str, Sequence[Name]]
+) -> dict[str, pa.Table]:
     """Return question -> table of item and p_<class>, from a file that names its items by the user's own ids.
 
-    `key_of` maps the user's own id of an item to the project's key; rows of other items are left out. The columns
-    p_<class> belong to the question that has all of these classes. For yes/no questions, which have names of the form
-    "<control>=<class>", the column p_<class> is the probability of yes. Warn if some items are not in the project.
-    Raise BadEvidence if none is, and BadTable if no question or several match.
+    `key_of` maps the user's own id of an item to the project's key; rows of other items are left out. `classes` maps a
+    question to its classes. The columns p_<class> belong to the question that has all of these classes. For yes/no
+    questions, which have names of the form "<control>=<class>", the column p_<class> is the probability of yes. Warn if
+    some items are not in the project. Raise BadEvidence if none is, and BadTable if no question or several match.
     """
-    alone = questions[0].classes if len(questions) == 1 else None
-    table = read_probabilities(path, classes=alone)
+    table = read_probabilities(path, classes=next(iter(classes.values())) if len(classes) == 1 else None)
     require_columns(table, [ITEM], str(path))
     names = as_names(table.column(ITEM)).to_pylist()
     require_shared(str(path), dict.fromkeys(names), key_of, *PROJECT)
     rows = [row for row, name in enumerate(names) if name in key_of]
     keys, table = pa.array([key_of[names[row]] for row in rows]), table.take(rows)
     columns = {name.removeprefix("p_"): table.column(name) for name in table.column_names if name.startswith("p_")}
-    fitting = [question for question in questions if columns.keys() <= set(map(str, question.classes))]
-    ticked = {question.name.partition("=")[2]: question.name for question in questions if "=" in question.name}
+    fitting = [question for question, names in classes.items() if columns.keys() <= set(map(str, names))]
+    ticked = {question.partition("=")[2]: question for question in classes if "=" in question}
     if len(fitting) == 1:
-        return {fitting[0].name: pa.table({ITEM: keys} | {f"p_{name}": column for name, column in columns.items()})}
+        return {fitting[0]: pa.table({ITEM: keys} | {f"p_{name}": column for name, column in columns.items()})}
     if fitting or not columns.keys() <= ticked.keys():
-        asked = "; ".join(f"{question.name}: {', '.join(map(str, question.classes))}" for question in questions)
+        asked = "; ".join(f"{question}: {', '.join(map(str, names))}" for question, names in classes.items())
         raise BadTable(f"{path}: its columns p_{', p_'.join(columns)} fit no single question; there are {asked}")
     return {
         ticked[name]: pa.table({ITEM: keys, "p_yes": yes, "p_no": pc.subtract(1.0, pc.cast(yes, pa.float64()))})

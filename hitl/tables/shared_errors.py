@@ -21,7 +21,7 @@ import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from scipy import sparse
 
-from hitl.annotations import Floats
+from hitl.tables.encode import Floats
 
 Codes = npt.NDArray[np.integer[Any]]
 ARRAYS = ("right", "weight", "even", "seen", "option", "start", "options")

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,6 @@ import pyarrow.compute as pc
 
 from hitl.errors import BadTable, Busy
 from hitl.tables.columns import is_text
-
-if TYPE_CHECKING:
-    from hitl.consensus import Fit
 
 FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """Formats that are both written and read: suffix -> name."""
@@ -69,12 +66,6 @@ def writable_format_of(path: Path) -> str:
 def write_table(path: str | Path, table: pa.Table) -> None:
     """Write an Arrow table atomically in the format of the file name."""
     write_parts(path, [table])
-
-
-def with_source(table: pa.Table, fit: Fit, **more: str) -> pa.Table:
-    """Return the table with its method, the settings and `more` as metadata, which Parquet keeps."""
-    facts = {"method": fit.method, "settings": json.dumps(fit.settings), **more}
-    return table.replace_schema_metadata({f"hitl.{name}": text for name, text in facts.items()})
 
 
 def write_parts(path: str | Path, tables: Iterable[pa.Table]) -> None:

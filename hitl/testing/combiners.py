@@ -33,7 +33,7 @@ from hitl.models.combine import fit as fitted
 from hitl.models.combiner import EVIDENCE, Applicable, Combiner, fits_shards, given, name_of, needs_of, without
 from hitl.models.inference.engine import Shards
 from hitl.models.majority import MajorityVote
-from hitl.models.registry import COMBINERS
+from hitl.models.methods import COMBINERS
 from hitl.testing.contract import DoesNotApply, Fact, add_to, check, refused
 from hitl.testing.crowds import part, reordered, restricted_to_uses, sample, single_labels, with_everything
 

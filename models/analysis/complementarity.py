@@ -30,8 +30,9 @@ from hitl.models.analysis.proportions import difference, wilson
 from hitl.models.annotators.confusion import accurate_pseudo_counts, confusion_from
 from hitl.models.combiner import Applicable, ApplicableCombiner, name_of, seen_by
 from hitl.models.default import DefaultCombiner
+from hitl.models.methods import COMBINERS
 from hitl.models.numerics import kernels
-from hitl.models.registry import COMBINERS, combiner_of
+from hitl.models.registry import combiner_of
 
 if TYPE_CHECKING:
     import pandas as pd

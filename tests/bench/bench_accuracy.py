@@ -25,7 +25,8 @@ from hitl.annotations import Annotations, Floats, Ints
 from hitl.evidence import Evidence
 from hitl.models import VBIBCC, DefaultCombiner, MajorityVote
 from hitl.models.combiner import needs_of
-from hitl.models.registry import COMBINERS, combiner
+from hitl.models.methods import COMBINERS
+from hitl.models.registry import combiner
 from tests.bench import results
 from tests.reference_data import FOLDER, cifar10h_counts, cifar10h_truth, crowd
 

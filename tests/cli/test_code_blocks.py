@@ -26,7 +26,7 @@ import pytest
 
 from hitl.active.registry import POLICIES
 from hitl.connectors.catalog import CONNECTORS, IMPORTERS, settings_of
-from hitl.models.registry import COMBINERS
+from hitl.models.methods import COMBINERS
 from hitl.settings.loading import load
 from hitl.tables.write import write_table
 from tests.command_line import Run, command_of

@@ -14,7 +14,7 @@ from rich.markup import render
 from hitl.active.registry import POLICIES
 from hitl.cli.app import PANELS, app
 from hitl.connectors.catalog import CONNECTORS
-from hitl.models.registry import COMBINERS
+from hitl.models.methods import COMBINERS
 from tests.command_line import Run
 
 CONNECTOR = '''

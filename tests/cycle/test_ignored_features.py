@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hitl.models.combiner import needs_of
-from hitl.models.registry import COMBINERS
+from hitl.models.methods import COMBINERS
 from tests.command_line import Run
 from tests.projects import folder_with_tables
 

@@ -22,7 +22,6 @@ from hitl.doctor import checks
 from hitl.errors import BadSettings, BadTable, Busy, LeaseLost, StoreError, Unreachable
 from hitl.metrics import outlook
 from hitl.operations import Judgement, operations_of
-from hitl.platform import Question
 from hitl.settings import CrewSettings, Settings
 from hitl.store import Store
 from hitl.tables.align import by_question
@@ -379,11 +378,11 @@ def test_a_model_of_hitl_toml_is_read_in_every_cycle(tmp_path: Path) -> None:
 
 
 def test_columns_of_a_model_say_which_question_they_are_about(tmp_path: Path) -> None:
-    tone, place = (Question(name, own, own) for name, own in (("tone", ("good", "bad")), ("place", ("here", "away"))))
-    ticks = [Question(f"topics={name}", ("no", "yes"), ("no", "yes")) for name in ("art", "law")]
+    two = {"tone": ("good", "bad"), "place": ("here", "away")}
+    ticks = {f"topics={name}": ("no", "yes") for name in ("art", "law")}
     path = tmp_path / "m.csv"
     path.write_text("item,p_here,p_away\na,0.25,0.75\n")
-    assert by_question(path, {"a": "7"}, [tone, place])["place"].to_pylist() == [
+    assert by_question(path, {"a": "7"}, two)["place"].to_pylist() == [
         {"item": "7", "p_here": "0.25", "p_away": "0.75"}
     ]
     path.write_text("item,p_law\na,0.25\n")
@@ -392,4 +391,4 @@ def test_columns_of_a_model_say_which_question_they_are_about(tmp_path: Path) ->
     assert (float(found[1]["p_yes"][0].as_py()), found[1]["p_no"][0].as_py()) == (0.25, 0.75)
     path.write_text("item,p_other\na,0.25\n")
     with pytest.raises(BadTable, match="fit no single question; there are tone: good, bad; place: here, away"):
-        by_question(path, {"a": "7"}, [tone, place])
+        by_question(path, {"a": "7"}, two)

@@ -12,7 +12,8 @@ import numpy as np
 from hitl.cli.app import app
 from hitl.connectors.catalog import CONNECTORS, settings_of
 from hitl.errors import Busy, HitlError
-from hitl.models.registry import COMBINERS, with_papers
+from hitl.models.methods import COMBINERS
+from hitl.models.registry import with_papers
 from hitl.settings import Settings
 from tests.bench import results
 from tests.bench.honesty import random_crowds

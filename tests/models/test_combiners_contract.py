@@ -20,7 +20,7 @@ import hitl.models
 from hitl.consensus import AnnotatorReport, Consensus
 from hitl.errors import BadEvidence, BadSettings, IgnoredEvidence
 from hitl.evidence import Evidence
-from hitl.models import PL, PLEM, VBIBCC, DefaultCombiner, MajorityVote, registry
+from hitl.models import PL, PLEM, VBIBCC, DefaultCombiner, MajorityVote, methods
 from hitl.models.combiner import used
 from hitl.testing.combiners import FACTS, check_combiner
 from hitl.testing.contract import DoesNotApply, check
@@ -113,7 +113,7 @@ def test_combiners_are_found() -> None:
 
 
 def test_the_registry_lists_exactly_the_combiners_found() -> None:
-    listed = {registry.COMBINERS.load(name).__name__: registry.COMBINERS.load(name) for name in registry.COMBINERS.own}
+    listed = {methods.COMBINERS.load(name).__name__: methods.COMBINERS.load(name) for name in methods.COMBINERS.own}
     assert listed == COMBINERS
     assert set(COMBINERS) <= set(hitl.models.__all__)
     assert all(getattr(hitl.models, name) is found for name, found in COMBINERS.items())

@@ -25,11 +25,11 @@ from hitl.formatting import masked
 from hitl.manual_operations import known_truth, send
 from hitl.operations import push
 from hitl.project import lease_seconds, one_fit, opened
+from hitl.service.web.projects import Watched, Work
 from hitl.service.web.snapshot import QuestionView
 
 if TYPE_CHECKING:
     from hitl.platform import Connector
-    from hitl.service.web.projects import Watched
     from hitl.settings import Settings
     from hitl.store import Store
 
@@ -45,29 +45,6 @@ _log = logging.getLogger(__name__)
 
 
 # -- actions -----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Work:
-    """An action that someone has started. Times are seconds since the epoch.
-
-    Attributes:
-        what: plan, push, run or gold; by: who started it; at: when it was started; item: the item it is about, if one.
-        step: current step; ended: when it ended, or None; said: its outcome, in words; failed: True after an error.
-    """
-
-    what: str
-    by: str
-    at: float
-    item: str | None = None
-    step: str = "starts"
-    ended: float | None = None
-    said: str = ""
-    failed: bool = False
-
-    def progress(self, what: str, done: int, total: int | None) -> None:
-        """Record the current step."""
-        self.step = f"{what}: {done:,}" + ("" if total is None else f" of {total:,}")
 
 
 def _plan(settings: Settings, store: Store, connector: Connector, work: Work) -> str:

@@ -9,23 +9,46 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitl.errors import BadSettings, HitlError
 from hitl.events.sender import address_rows
 from hitl.formatting import masked
-from hitl.service.loops import Project
+from hitl.service.project import Project
 from hitl.service.web.snapshot import Snapshot, snapshot_of
 from hitl.tables.limits import within
 
 if TYPE_CHECKING:
     from hitl.service.loop import ProjectLoop
-    from hitl.service.web.background import Work
 
 EVERY = 0.5  # seconds between two checks of the stores
 
 SHARE = 0.1  # maximum share of the time spent loading while labels come in
+
+
+@dataclass
+class Work:
+    """An action that someone has started. Times are seconds since the epoch.
+
+    Attributes:
+        what: plan, push, run or gold; by: who started it; at: when it was started; item: the item it is about, if one.
+        step: current step; ended: when it ended, or None; said: its outcome, in words; failed: True after an error.
+    """
+
+    what: str
+    by: str
+    at: float
+    item: str | None = None
+    step: str = "starts"
+    ended: float | None = None
+    said: str = ""
+    failed: bool = False
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        """Record the current step."""
+        self.step = f"{what}: {done:,}" + ("" if total is None else f" of {total:,}")
 
 
 class Watched(Project):

@@ -11,6 +11,7 @@ from scipy import stats
 from hitl.active.acquisition import value_of_information
 from hitl.active.pool_state import PoolState
 from hitl.active.stopping import known_items, rules
+from hitl.active.stopping.project_stop import project_stop
 from hitl.annotations import Annotations, Floats
 from hitl.consensus import AnnotatorReport, Consensus, Fit
 from hitl.crew import Budget, Crew
@@ -44,7 +45,7 @@ def believed(
 
 
 def stop(question: tuple[Evidence, Consensus], crew: Crew, budget: Budget) -> str | None:
-    return rules.project_stop(PoolState.of([question], budget), crew, budget)
+    return project_stop(PoolState.of([question], budget), crew, budget)
 
 
 def two(confidence: Floats) -> Floats:

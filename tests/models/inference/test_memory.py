@@ -16,7 +16,8 @@ from hitl.annotations import Annotations
 from hitl.errors import BadEvidence, BadTable
 from hitl.evidence import Evidence
 from hitl.models.combiner import memory_of, needs_of
-from hitl.models.registry import COMBINERS, combiner
+from hitl.models.methods import COMBINERS
+from hitl.models.registry import combiner
 from hitl.shards import encoding
 from hitl.tables import limits
 from hitl.tables.limits import Limits, within

@@ -17,7 +17,8 @@ from hitl.annotations import Annotations
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
 from hitl.models.combiner import memory_of
-from hitl.models.registry import COMBINERS, combiner
+from hitl.models.methods import COMBINERS
+from hitl.models.registry import combiner
 from hitl.tables.limits import Limits, readable, within
 from hitl.testing.crowds import restricted_to_uses, sample
 from tests.models.inference.test_memory import CHEAP, many_classes

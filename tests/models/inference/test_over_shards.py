@@ -16,7 +16,8 @@ from hitl.models import PL, DawidSkene
 from hitl.models.combiner import fits_shards, given, needs_of
 from hitl.models.inference import unsupervised_pool
 from hitl.models.inference.engine import SERIAL, Shards, summed
-from hitl.models.registry import COMBINERS, combiner
+from hitl.models.methods import COMBINERS
+from hitl.models.registry import combiner
 from tests import oracles
 from tests.models.shards import Elsewhere, MadeAnew, cut, stacked
 

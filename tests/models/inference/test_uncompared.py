@@ -16,8 +16,9 @@ from hitl.models import VBIBCC, DawidSkene, OneCoin, TwoCoin
 from hitl.models.annotators import confusion
 from hitl.models.inference import em, warm_start
 from hitl.models.inference.engine import Shards
+from hitl.models.methods import COMBINERS
 from hitl.models.priors.shares import Shares
-from hitl.models.registry import COMBINERS, combiner
+from hitl.models.registry import combiner
 from hitl.testing.crowds import crowd, part, single_labels
 
 FAST = [n for n in COMBINERS.own if not getattr(COMBINERS.load(n), "needs", None) and not n.endswith("bcc")] + [

@@ -11,7 +11,8 @@ from hitl import score
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
 from hitl.models.combiner import Combiner, needs_of
-from hitl.models.registry import COMBINERS, combiner
+from hitl.models.methods import COMBINERS
+from hitl.models.registry import combiner
 from hitl.testing.crowds import restricted_to_uses, sample, with_everything
 from tests.compile_kernels import long_in_journeys
 from tests.models.test_combiners_contract import CHEAP

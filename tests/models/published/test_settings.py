@@ -11,7 +11,8 @@ import pytest
 import hitl
 from hitl.errors import BadSettings
 from hitl.models import DBCC, VBIBCC, registry
-from hitl.models.registry import COMBINERS, chosen, published, with_papers
+from hitl.models.methods import COMBINERS
+from hitl.models.registry import chosen, published, with_papers
 from hitl.testing.combiners import FACTS
 from hitl.testing.contract import DoesNotApply
 from tests.models.test_combiners_contract import CHEAP, EXEMPT, START
