@@ -19,6 +19,7 @@ from hitl.active.stopping.rules import Expected, Judged
 from hitl.annotations import Annotations, Floats, Name, Names
 from hitl.crew import Budget
 from hitl.errors import BadInput
+from hitl.formatting import percent
 from hitl.plan import DoneItems
 
 Rows = npt.NDArray[np.int64]
@@ -178,9 +179,9 @@ class PoolState(tuple[Judged, ...]):
         count = f"{labels} answer{'' if labels == 1 else 's'}"
         if len(self) > 1:
             unsure = min(float(consensus.confidence[item]) for _, consensus in self)
-            return f"its least sure question at {unsure:.0%} after {count}"
+            return f"its least sure question at {percent(unsure, 0)} after {count}"
         consensus = self[0][1]
-        return f"{consensus.classes[consensus.codes[item]]} at {consensus.confidence[item]:.0%} after {count}"
+        return f"{consensus.classes[consensus.codes[item]]} at {percent(consensus.confidence[item], 0)} after {count}"
 
 
 def _rules(budget: Budget) -> tuple[object, ...]:

@@ -12,7 +12,7 @@ from hitl.active.pending.blockers import missing_in_words, missing_skills
 from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.events.sender import addresses_of
-from hitl.formatting import counted
+from hitl.formatting import counted, percent
 from hitl.learning.features import file_source, stored_features
 from hitl.models.analysis.explanations import GOLD_ITEMS, explanations
 from hitl.models.combiner import needs_of
@@ -62,9 +62,8 @@ def checks(config: Path) -> Iterator[Check]:
         reported, suggested = store.suggested(settings.name)
         if reported:  # the platform reports which answers began as a suggestion
             detail = f"{suggested:,} of {reported:,} began as a suggestion that the annotator saw"
-            detail += (
-                f"; {settings.serve.blind_share:.0%} of the items get none (serve.blind_share)" if suggested else ""
-            )
+            if suggested:
+                detail += f"; {percent(settings.serve.blind_share, 0)} of the items get none (serve.blind_share)"
             yield Check("answers", True, detail)
         for note in store.notes(settings.name):
             fix = note.fix or "fix or delete them on the platform; until then they count as skips"
@@ -168,7 +167,7 @@ def _learning(settings: Settings, store: Store, connector: Connector) -> Iterato
         yield Check("learn", False, f"learn.model {learn.model!r} has no features to learn from", fix)
     elif learn.model is not None:
         for name, one in trainings.items():
-            share = f"agrees with annotators on {one.agreement:.0%} of held-out items"
+            share = f"agrees with annotators on {percent(one.agreement, 0)} of held-out items"
             how = share if one.informs else "no better than guessing yet"
             detail = f"{name}: {learn.model}, from {one.items:,} items, {how}"
             yield Check("learn", True, detail)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,9 @@ from functools import cache
 from itertools import islice
 from typing import Any
 from urllib.parse import quote, quote_plus
+
+UNKNOWN = "–"
+"""Stands for a figure that is not known."""
 
 NAMES = 8
 """Maximum number of names that `listed` shows."""
@@ -89,6 +93,16 @@ def listed(names: Sequence[Any]) -> str:
     """Join the first names: cat, dog, ... and 92 more."""
     more = f", ... and {len(names) - NAMES:,} more" if len(names) > NAMES else ""
     return ", ".join(map(str, names[:NAMES])) + more
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Format 0.934 as "93.4 %", NaN as a dash. Only exactly 1 is 100 %, and only exactly 0 is 0 %."""
+    if not math.isfinite(share):
+        return UNKNOWN
+    if share in (0.0, 1.0):
+        return f"{share:.0%}".replace("%", " %")
+    step = 10.0**-digits
+    return f"{min(max(round(share * 100, digits), step), 100 - step):.{digits}f} %"
 
 
 def expected_fields(field: str, data: Sequence[Mapping[str, Any]]) -> str:

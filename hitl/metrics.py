@@ -24,7 +24,7 @@ from hitl.active.stopping import forecast, known_items, rules
 from hitl.active.stopping.project_stop import target_reached
 from hitl.annotations import Floats, places_of
 from hitl.crew import Budget, Crew
-from hitl.formatting import counted
+from hitl.formatting import counted, percent
 from hitl.models.analysis.audited_agreement import AuditedAgreement
 from hitl.models.analysis.explanations import explanations
 from hitl.plan import DoneItems, Plan
@@ -288,8 +288,9 @@ def outlook(metrics: Mapping[str, Any]) -> list[str]:
             audit = AuditedAgreement(**metrics["audit"])
             lines.append(
                 f"Audit: {audit.answered:,} of {audit.drawn:,} questions about randomly drawn items are answered. "
-                f"Labels agree with such answers on about {audit.share:.1%} of all items (95 % interval "
-                f"{audit.low:.1%} to {audit.high:.1%}). This is agreement, not accuracy: annotators make mistakes too."
+                f"Labels agree with such answers on about {percent(audit.share)} of all items (95 % interval "
+                f"{percent(audit.low)} to {percent(audit.high)}). This is agreement, not accuracy: annotators make "
+                "mistakes too."
             )
         cost = f", cost {metrics['cost']:,g}" if metrics.get("priced") else ""
         lines.append(f"Spent: {counted(metrics['labels'], 'answer')}{cost}.")
@@ -357,8 +358,8 @@ def _accuracy(expected: rules.Expected) -> str:
         return f"{believed}. Nothing checks that. {expected.unchecked or known_items.too_few(0)}"
     return (
         f"{believed}. From answers alone, {expected.wrong:.0f} of {expected.checked} gold items would be wrong "
-        f"({expected.expected_wrong:.1f} were expected). If they were drawn at random, {expected.low:.1%} to "
-        f"{expected.high:.1%} of all labels are right (95 % interval)."
+        f"({expected.expected_wrong:.1f} were expected). If they were drawn at random, {percent(expected.low)} to "
+        f"{percent(expected.high)} of all labels are right (95 % interval)."
     )
 
 
@@ -366,5 +367,5 @@ def _of_model(name: str, said: Mapping[str, Any], items: int) -> str:
     """Describe a model in one line: items predicted, and agreement with the consensus."""
     parts = [f"Model {name} predicts {said['items']:,} of {items:,} items"]
     if said["agrees"] is not None:
-        parts.append(f"and agrees with {said['agrees']:.1%} of the {counted(said['compared'], 'label')} there")
+        parts.append(f"and agrees with {percent(said['agrees'])} of the {counted(said['compared'], 'label')} there")
     return f"{' '.join(parts)}. `hitl models` shows whether it helps."

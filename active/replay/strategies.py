@@ -15,6 +15,7 @@ from hitl.annotations import Name
 from hitl.crew import Budget, Crew
 from hitl.errors import BadInput
 from hitl.evidence import Evidence
+from hitl.formatting import percent
 from hitl.models.combine import fit
 from hitl.models.combiner import seen_by
 from hitl.models.learning.learned import Learned
@@ -117,7 +118,7 @@ def doubt_about_truth(evidence: Evidence) -> str | None:
         )
     if n_known < FEW:
         return (
-            f"the truth of {n_known} items is known: one item is {1 / n_known:.1%} of the accuracy, so differences are "
-            "mostly chance"
+            f"the truth of {n_known} items is known: one item is {percent(1 / n_known)} of the accuracy, so "
+            "differences are mostly chance"
         )
     return None

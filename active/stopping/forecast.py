@@ -35,6 +35,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget, Crew
 from hitl.evidence import Evidence
+from hitl.formatting import percent
 from hitl.tables.shared_errors import as_array, diagonals, given, share_errors
 
 SAMPLE = 1000
@@ -105,7 +106,7 @@ class Forecast:
 
     def __str__(self) -> str:
         reaches = self.target is not None and self.reached >= 0.5
-        goal = f" to reach {self.target:.1%}" if reaches else ""
+        goal = f" to reach {percent(self.target)}" if reaches else ""
         if self.too_early:
             text = f"It's too early to forecast the number of answers{goal or ' to go'}."
         else:
@@ -117,8 +118,8 @@ class Forecast:
             items = "One item" if left == 1 else f"{left:,} items"
             text += f" {items} will stay below the target: label limit, or everyone will have answered."
         if not (reaches or self.too_early):
-            below = "" if self.target is None else f", below the target of {self.target:.1%}"
-            text += f" Believed accuracy then: {self.accuracy:.1%}{below}."
+            below = "" if self.target is None else f", below the target of {percent(self.target)}"
+            text += f" Believed accuracy then: {percent(self.accuracy)}{below}."
         return text
 
 
@@ -126,7 +127,7 @@ def forecast(questions: Sequence[Judged], crew: Crew, budget: Budget, *, draws: 
     """Forecast the labels until the project is done, by simulating `draws` futures. `seed` >= 0 is for the draws.
 
     >>> print(forecast([(evidence, consensus)], Crew(("ann", "bob")), Budget(target_accuracy=0.95)))
-    About 1,240 answers to go (830 to 1,850) to reach 95.0%.
+    About 1,240 answers to go (830 to 1,850) to reach 95.0 %.
     """
     pool = PoolState.of(questions, budget)
     expected, rows, target = pool.expected, pool.open_rows, budget.target_accuracy

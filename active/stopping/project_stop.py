@@ -6,6 +6,7 @@ from hitl.active.acquisition import value_of_information
 from hitl.active.pool_state import PoolState
 from hitl.active.stopping.rules import reached
 from hitl.crew import Budget, Crew
+from hitl.formatting import percent
 
 
 def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
@@ -15,7 +16,7 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
     if target_reached(pool, budget):
         expected = pool.expected
         told = f", and {expected.wrong:.0f} of {expected.checked} gold items are wrong" if expected.checked else ""
-        return f"{expected} of the labels are believed to be right{told} (target: {budget.target_accuracy:.1%})"
+        return f"{expected} of the labels are believed to be right{told} (target: {percent(budget.target_accuracy)})"
     if budget.answers is not None and pool.answered >= budget.answers:
         return f"{pool.answered:,} answers were given, and the budget was {budget.answers:,} (budget.answers)"
     if budget.value_per_label is not None:

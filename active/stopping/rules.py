@@ -26,6 +26,7 @@ from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget
 from hitl.evidence import Evidence
+from hitl.formatting import percent
 
 Judged = tuple[Evidence, Consensus]
 
@@ -82,7 +83,7 @@ class Expected:
         return MARGIN * error if excess <= 1 + TINY else min(MARGIN * error, (1.0 - self.accuracy) / excess)
 
     def __str__(self) -> str:
-        return f"{self.accuracy:.1%}"
+        return percent(self.accuracy)
 
 
 def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt.NDArray[np.int8]:
@@ -110,7 +111,7 @@ def expected_accuracy(questions: Sequence[Judged], checks: Sequence[Checked] | N
         >>> from hitl.models import MajorityVote
         >>> said = Evidence.from_tables({"item": [1, 1, 2], "annotator": ["al", "bob", "al"], "label": ["x", "y", "y"]})
         >>> print(expected_accuracy([(said, MajorityVote().fit(said))]))
-        62.5%
+        62.5 %
     """
     checks = [checked(*question) for question in questions] if checks is None else checks
     known = sum(check.rows.size for check in checks)

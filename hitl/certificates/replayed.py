@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hitl.active.guarantees.audit import OPEN, PROVEN, Audit, Promise
 from hitl.certificates.certificate import Labels
 from hitl.errors import BadTable
+from hitl.formatting import percent
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def in_words(result: Replayed, promise: Promise) -> list[str]:
     """Return the lines that say it."""
     least, middle, most = result.audits
     return [
-        f"{result.true_error:.2%} of {result.labels:,} labels with known truth are wrong; promise: at most "
+        f"{percent(result.true_error, 2)} of {result.labels:,} labels with known truth are wrong; promise: at most "
         f"{100 * promise.error:g} %{' after corrections' if promise.mended else ''}",
         f"{result.proven:,} of {result.runs:,} audits proved it, {result.refuted:,} refuted it; audited labels: "
         f"{middle:,} (median; {least:,} to {most:,})",

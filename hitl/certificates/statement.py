@@ -9,7 +9,7 @@ from scipy.special import betaincinv
 
 from hitl.active.guarantees.audit import OPEN, PROVEN
 from hitl.certificates.certificate import Certificate, Finding
-from hitl.formatting import counted
+from hitl.formatting import counted, percent
 
 
 def statement(certificate: Certificate) -> tuple[str, ...]:
@@ -24,7 +24,7 @@ def _claim(certificate: Certificate, finding: Finding) -> str:
     promise, sure = f"{100 * terms.error:g} %", f"{100 * terms.confidence:g} % confidence"
     labels = f"the {counted(finding.labels, 'label')}"
     after = f"after {counted(finding.audited, 'audited label')}, {finding.wrong:,} of them wrong"
-    most = f"at most {finding.at_most:,} of {labels} ({finding.at_most / finding.labels:.2%})"
+    most = f"at most {finding.at_most:,} of {labels} ({percent(finding.at_most / finding.labels, 2)})"
     if terms.mended:
         most += f" besides the {finding.wrong:,} that are corrected" if finding.wrong else ""
     if finding.state == PROVEN:
@@ -42,7 +42,7 @@ def _auditors(certificate: Certificate) -> list[str]:
         asked, wrong = certificate.rechecked()
         line = f"labels that the first called right and a second checked: {asked:,}, of which wrong: {wrong:,}"
         if asked:
-            line += f"; so at most {_upper(wrong, asked, terms.confidence):.1%} of such labels are wrong"
+            line += f"; so at most {percent(_upper(wrong, asked, terms.confidence))} of such labels are wrong"
         lines.append(f"{line} ({100 * terms.confidence:g} % confidence)" if asked else line)
     missed = f"at most {100 * terms.missed:g} % of the wrong labels" if terms.missed else "no wrong label"
     lines.append(f"this holds if auditors take {missed} for right")

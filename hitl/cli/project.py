@@ -308,7 +308,9 @@ def _trainings(trainings: Mapping[str, Training]) -> list[str]:
     lines = []
     for question, training in trainings.items():
         if training.informs:
-            verdict = f"agrees with annotators on {training.agreement:.0%} of held-out items, so it is used"
+            verdict = (
+                f"agrees with annotators on {show.percent(training.agreement, 0)} of held-out items, so it is used"
+            )
         else:
             verdict = "is no better than guessing by class frequency, so it is not used"
         lines.append(f"{question}: trained on {show.counted(training.items, 'item')}; {verdict}")

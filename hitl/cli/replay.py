@@ -259,7 +259,7 @@ def _report(subtitle: str, asked: Asked, tracks: Tracks, targets: Sequence[float
         for name, several in tracks.items():
             own = spent_to_reach(several, target)
             labels, cost = _range(own.labels, own.reached, 0), _range(own.cost, own.reached, 2)
-            rows.append(Row(f"{target:.1%}", name, labels, cost, "" if name == EVEN else saving(own, even)))
+            rows.append(Row(show.percent(target), name, labels, cost, "" if name == EVEN else saving(own, even)))
     seeds = show.counted(asked.seeds, "seed")
     costly = any((track.cost != track.labels).any() for several in tracks.values() for track in several)
     return ReplayReport(
@@ -308,8 +308,8 @@ def _lines(report: ReplayReport, asked: Asked, tracks: Tracks) -> Iterator[show.
             below.append(at.accuracy < asked.stop)
             proofs += [at.corrected < asked.stop] if at.proven else []
             verdict = "below" if below[-1] else "reached"
-            proven = f"{'proven' if at.proven else 'not proven'}, {at.corrected:.1%} true"
-            believed = f"{at.believed:.1%}", f"{at.accuracy:.1%}", verdict
+            proven = f"{'proven' if at.proven else 'not proven'}, {show.percent(at.corrected)} true"
+            believed = show.percent(at.believed), show.percent(at.accuracy), verdict
             rows.append((name, rank, f"{at.labels:,}", *believed, f"{at.audited:,}", proven))
     columns = ["strategy", "seed", "labels", "believed", "true", "target", "audited", "after corrections"]
     frame = pd.DataFrame(rows, columns=columns).iloc[:, : None if asked.certify else 6]

@@ -17,8 +17,10 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
+from hitl.formatting import UNKNOWN as UNKNOWN
 from hitl.formatting import counted as counted
 from hitl.formatting import escaped, hidden, masked, plain
+from hitl.formatting import percent as percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 SHOW_AFTER = 1.0
 """Seconds of work after which the progress bar appears."""
-
-UNKNOWN = "–"
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,6 @@ def problems(texts: Sequence[str]) -> None:
 def figure(value: float, form: str = ".2f") -> str:
     """Format a number, or a dash if it is unknown."""
     return format(value, form) if math.isfinite(value) else UNKNOWN
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """Format a share in %, or a dash if it is unknown."""
-    return f"{share * 100:.{digits}f} %" if math.isfinite(share) else UNKNOWN
 
 
 def within(share: float, low: float, high: float, digits: int = 1) -> str:

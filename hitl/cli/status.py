@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hitl import errors
-from hitl.cli.show import counted
+from hitl.formatting import counted, percent
 
 if TYPE_CHECKING:
     from hitl.platform import Pages
@@ -152,7 +152,7 @@ def _cycle(last: CycleSummary, now: float) -> str:
     why = "; ".join(f"{reason}: {count:,}" if several else reason for reason, count in reasons.items())
     done = f"{metrics['done']:,} of {metrics['items']:,} items done{f' ({why})' if why else ''}"
     agreement = metrics["agreement"]
-    agree = "" if agreement is None else f", {agreement:.1%} of answers agree with the consensus"
+    agree = "" if agreement is None else f", {percent(agreement)} of answers agree with the consensus"
     return f"Run {last.number}, {_when(last.recorded_at, now)}: {done}{agree}."
 
 

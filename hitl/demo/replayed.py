@@ -23,6 +23,7 @@ from hitl.connectors.tables import TablesSettings
 from hitl.consensus import Consensus
 from hitl.demo.recorded import QUESTION, RecordedPeople, rte, texts
 from hitl.evidence import Evidence
+from hitl.formatting import percent
 from hitl.models.majority import MajorityVote
 from hitl.operations import Judgement
 from hitl.report import Curve, QuestionPage, Report, write
@@ -67,7 +68,7 @@ class Comparison:
     def row(self, done: int) -> str:
         """Format the last step as a line under HEADER."""
         majority, items = self.majority(self.spent[-1:]).mean(), f"{done}/{self.recorded.annotations.n_items}"
-        return ROW.format(f"{self.spent[-1]:,}", items, f"{self.accuracy[-1]:.1%}", f"{majority:.1%}")
+        return ROW.format(f"{self.spent[-1]:,}", items, percent(self.accuracy[-1]), percent(majority))
 
     def summary(self) -> str:
         """Describe the final result."""
@@ -75,9 +76,9 @@ class Comparison:
         labels = self.spent[-1]
         return (
             f"* the same number of labels spread evenly over the items at random, mean of {SEEDS} draws\n\n"
-            f"hitl:     {self.accuracy[-1]:.1%} right with {labels:,} labels\n"
-            f"majority: {self.majority([labels]).mean():.1%} right with {labels:,} labels, "
-            f"{whole:.1%} with all {len(self.recorded.annotations):,}"
+            f"hitl:     {percent(self.accuracy[-1])} right with {labels:,} labels\n"
+            f"majority: {percent(self.majority([labels]).mean())} right with {labels:,} labels, "
+            f"{percent(whole)} with all {len(self.recorded.annotations):,}"
         )
 
     def report(self, judgement: Judgement, items: Mapping[str, Mapping[str, str]], title: str, command: str) -> Report:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from hitl.formatting import counted, plain
+from hitl.formatting import counted, percent, plain
 from hitl.store.events import Event
 
 PING = "ping"
@@ -86,7 +86,7 @@ def _first_line(kind: str, data: Mapping[str, Any]) -> str:
         way = "better" if data["after"] > data["before"] else "worse"
         question = f" at {_name(data['question'])}" if data["question"] else ""
         since = f", since {data['since'][:10]}" if data["since"] else ""
-        shares = f"{data['before']:.0%} right, then {data['after']:.0%}"
+        shares = f"{percent(data['before'], 0)} right, then {percent(data['after'], 0)}"
         return f"{_name(data['annotator'])} became {way}{question}: {shares}{since}"
     if kind == "target.reached":
         reached = f"the target of {_name(data['question'])} is reached" if data["question"] else "the project is done"
@@ -113,7 +113,7 @@ def _more_lines(kind: str, data: Mapping[str, Any]) -> list[str]:
     for item in data["items"]:
         labels = ", ".join(_name(label) for label in item["labels"].values())
         url = f" {_safe(item['url'])}" if item.get("url") else ""
-        lines.append(f"• {_name(item['item'])}: {labels} ({item['confidence']:.0%}){url}")
+        lines.append(f"• {_name(item['item'])}: {labels} ({percent(item['confidence'], 0)}){url}")
     more = data["decided"] + data["changed"] - len(data["items"])
     return [*lines, f"… and {more:,} more"] if more > 0 else lines
 

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 from hitl.active.stopping.rules import Expected, reached
 from hitl.errors import StoreError
 from hitl.events.bodies import body_of, page_of, sentence
+from hitl.formatting import percent
 from hitl.kinds.kind import by_control
 from hitl.metrics import expected_accuracy, is_over, summary_of
 from hitl.models.analysis import drift
@@ -194,7 +195,7 @@ class _RunEvents:
             expected = expected_accuracy((self.judgement.evidence[question], result))
             assert target is not None
             if reached(expected, target) or (question in before and reached(expected, _lost(target))):
-                why[question] = f"{expected} of the labels are believed to be right, the target is {target:.1%}"
+                why[question] = f"{expected} of the labels are believed to be right, the target is {percent(target)}"
         whole = Expected(**metrics["expected"]) if metrics.get("expected") else None
         if self.judgement.plan.stop is not None and metrics.get("reached", True):
             why[""] = self.judgement.plan.stop

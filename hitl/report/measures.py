@@ -12,6 +12,7 @@ import numpy.typing as npt
 from hitl.annotations import Annotations, Floats, Ints, Name
 from hitl.consensus import Consensus
 from hitl.evidence import Evidence
+from hitl.formatting import percent
 from hitl.metrics import expected_accuracy
 from hitl.models.analysis.proportions import wilson
 from hitl.models.combiner import has_basis
@@ -42,7 +43,11 @@ class Accuracy:
     @property
     def account(self) -> str:
         """Interval, if there is one, and basis, in words."""
-        return self.basis if self.low != self.low else f"95 % interval {self.low:.1%} to {self.high:.1%}; {self.basis}"
+        return (
+            self.basis
+            if self.low != self.low
+            else f"95 % interval {percent(self.low)} to {percent(self.high)}; {self.basis}"
+        )
 
 
 def accuracy_of(page: QuestionPage, truth: Ints) -> Accuracy:

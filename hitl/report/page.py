@@ -17,7 +17,7 @@ import numpy as np
 
 import hitl
 from hitl.annotations import Name
-from hitl.formatting import sure
+from hitl.formatting import percent, sure
 from hitl.models.analysis.complementarity import reliability
 from hitl.report import annotators, measures, models, plots
 from hitl.report.contents import QuestionPage, Report
@@ -218,19 +218,6 @@ def _helps(together: models.ModelsSection | None) -> str:
 # -- filters of templates ----------------------------------------------------------------------------------
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """Format 0.934 as "93.4 %", NaN as a dash. Only exactly 1 is 100 %, and only exactly 0 is 0 %."""
-    if not np.isfinite(share):
-        return "–"
-    step = 10.0**-digits
-    value = round(share * 100, digits)
-    if share < 1:
-        value = min(value, 100 - step)
-    if share > 0:
-        value = max(value, step)
-    return f"{value:.{digits if 0 < share < 1 else 0}f}\u00a0%"
-
-
 def count(number: float) -> str:
     """Format 12345 as "12,345"."""
     return f"{number:,.0f}"
@@ -257,8 +244,8 @@ def coded(text: str) -> Markup:
 
 
 FILTERS: dict[str, Any] = {
-    function.__name__: function for function in (percent, count, places, points, coded, annotators.day, sure, plots.cut)
-}
+    function.__name__: function for function in (count, places, points, coded, annotators.day, sure, plots.cut)
+} | {"percent": lambda *share: percent(*share).replace(" ", "\u00a0")}
 """Template filters of reports. Some templates are also included in the service's pages."""
 
 GLOBALS = {

@@ -299,7 +299,7 @@ def test_of_several_questions_the_least_sure_and_the_most_answered_count() -> No
     plan = ExpectedGain().plan([first, second], Crew(("new",)), Budget(target_confidence=0.95, min_labels=0))
     assert plan.done[0].confidence == 0.96
     [ask] = [ask for ask in plan.asks if ask.item == 1]
-    assert ask.why == "its least sure question at 69% after 2 answers"
+    assert ask.why == "its least sure question at 69 % after 2 answers"
     average = [average_confusion(consensus) for _, consensus in (first, second)]
     chances = [c.probabilities[1] @ np.diag(pi) for (_, c), pi in zip((first, second), average, strict=True)]
     assert np.isclose(ask.right, np.mean(chances))

@@ -248,7 +248,7 @@ def test_audits_are_replayed_with_known_truth(run: Run, truth: dict[str, str]) -
     assert data["proven"] > 90
     assert data["audits"][1] < ITEMS / 2
     _, out, _ = run("certify", "labels.csv", "--error", "1%", "--as-is", "--replay", "truth.csv", "--budget", "150")
-    assert "1.25% of 400 labels with known truth are wrong; promise: at most 1 %" in out
+    assert "1.25 % of 400 labels with known truth are wrong; promise: at most 1 %" in out
     false = int(out.splitlines()[2].split(" of them")[0])
     assert false <= 8
     _, out, _ = run("certify", "labels.csv", "--error", "1%", "--as-is", "--confidence", "40%", "--replay", "truth.csv")

@@ -81,7 +81,7 @@ def test_the_table_says_what_each_needed(run: Run, tables: Path) -> None:
     code, out, _ = run(*FLAGS)
     assert code == 0
     assert "recorded: 240 labels of 4 annotators on 60 items; classes: cat, dog; 2 seeds; combined by default" in out
-    assert f"{target:.1%}" in out
+    assert f"{100 * target:.1f} %" in out
     assert (f"{ratio:.2f} × fewer labels" if ratio >= 1 else f"{1 / ratio:.2f} × more labels") in out
 
 
@@ -119,7 +119,7 @@ def test_it_says_where_a_project_would_have_ended_and_what_was_true(run: Run, ta
     code, out, _ = run(*FLAGS, *stop)
     said = " ".join(out.split())
     assert "Where a project with target_accuracy = 0.5 would have ended, 25 items with known answers" in said
-    assert f"{at['accuracy']:.1%}" in out
+    assert f"{100 * at['accuracy']:.1f} %" in out
     assert all(text in said for text in ("have ended were below the target", "proved what was not true; 5 % may"))
 
 
@@ -294,7 +294,7 @@ def test_truth_of_few_items_is_refused_or_warned_about(run: Run, tables: Path) -
     (tables / "few.csv").write_text("\n".join(lines[:21]) + "\n")
     code, out, err = run(*FLAGS, "--truth", "few.csv", "--json")
     assert code == 0
-    assert "one item is 5.0% of the accuracy" in err
+    assert "one item is 5.0 % of the accuracy" in err
     evidence = evidence_of(tables)
     evidence = replace(evidence, truth=np.where(np.cumsum(evidence.known) <= 20, evidence.truth, -1))
     full = accuracy_of(DefaultCombiner().fit(replace(evidence, truth=None)), evidence)

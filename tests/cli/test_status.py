@@ -144,7 +144,7 @@ def test_status_says_why_a_project_is_done(folder: Path, store: Store) -> None:
     done = settings().model_copy(update={"budget": settings().budget.model_copy(update=budget)})
     cycle.run(done, store, Tables(folder), now=NOON)
     said = text(store)
-    assert "of the labels are believed to be right (target: 30.0%)" in said
+    assert "of the labels are believed to be right (target: 30.0 %)" in said
     assert "That is what hitl believes; `hitl certify` proves" in said
     assert "to come" not in said
     assert "outstanding" not in said

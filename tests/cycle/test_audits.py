@@ -36,7 +36,7 @@ def test_answers_about_items_drawn_at_random_are_compared_with_the_labels_that_s
     assert (audit["drawn"], audit["answered"], audit["share"]) == (3, 2, 0.5)
     (line,) = [line for line in outlook(later.metrics) if line.startswith("Audit: ")]
     assert "Audit: 2 of 3" in line
-    assert "agree with such answers on about 50.0% of all items" in line
+    assert "agree with such answers on about 50.0 % of all items" in line
     assert not [line for line in outlook(first.metrics) if line.startswith("Audit: ")]
 
 

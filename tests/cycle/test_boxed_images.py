@@ -226,7 +226,7 @@ def test_the_report_shows_the_boxes_of_everyone(store: Store) -> None:
     assert [cat.place[side] for side in ("x", "y", "width", "height")] == list(CAT[:4])
     assert 'x="10.0%" y="10.0%" width="30.0%" height="40.0%" fill="#0072b2"' in page
     dog = next(shape for shape in shown["a"].found if "<dog>" in shape.title)
-    assert re.fullmatch(r"<dog> \(\d+%, drawn by 2 of 3\)", dog.title)
+    assert re.fullmatch(r"<dog> \(\d+ %, drawn by 2 of 3\)", dog.title)
     assert (shown["c"].about, shown["c"].found) == ("that there is nothing", ())
 
 

@@ -205,7 +205,7 @@ def test_a_project_that_is_done_closes_what_it_had_opened(folder: Path, store: S
     plan, metrics = report.judgement.plan, report.judgement.metrics
     assert plan.asks == ()
     assert plan.stop == metrics["stop"]
-    assert "target: 30.0%" in str(plan.stop)
+    assert "target: 30.0 %" in str(plan.stop)
     assert metrics["forecast"] is None
     wanted = {r.operation.kind: r.operation.payload for r in report.receipts}["labels_wanted"]["items"]
     assert set(wanted.values()) == {0, 3}  # as many as they have: closed

@@ -218,7 +218,7 @@ def test_every_colour_is_defined_for_light_and_dark():
 
 def test_the_verdict_comes_first_with_one_accuracy_and_a_table_of_contents():
     page, truth = sample()
-    ahead = ("Believed accuracy: 91.0%", "It is too early to forecast the number of answers to go.")
+    ahead = ("Believed accuracy: 91.0 %", "It is too early to forecast the number of answers to go.")
     found = seen(replace(page, truth=truth), plan=Plan((), (), 60), outlook=ahead, remaining=ahead[1:])
     heads = [found.text.index(words) for words in ("Where does it stand?", "Does the model help?", "What is left?")]
     assert heads == sorted(heads)

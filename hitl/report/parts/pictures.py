@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.annotations import Name, Names
+from hitl.formatting import percent
 from hitl.kinds.boxes import BoxParts
 from hitl.kinds.label_patterns import DrawnMasks
 from hitl.kinds.masks import MaskParts
@@ -110,7 +111,9 @@ def boxed_images(page: QuestionPage) -> PartsSection:
                 width * SIDE / max(height, width),
                 height * SIDE / max(height, width),
                 tuple(
-                    shape(box.place, box.label, f"{box.probability:.0%}", f", drawn by {box.marked} of {box.answers}")
+                    shape(
+                        box.place, box.label, percent(box.probability, 0), f", drawn by {box.marked} of {box.answers}"
+                    )
                     for box in boxes.get(item, ())
                 ),
                 tuple((who, tuple(shape(box, box["label"]) for box in own)) for who, own in parts.drawn[i].items()),

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from hitl.annotations import Name, Names
+from hitl.formatting import percent
 from hitl.kinds.spans import SpanParts
 from hitl.parts import Place, number_of
 from hitl.report.contents import PartsSection, QuestionPage
@@ -55,7 +56,7 @@ def _marked_items(page: QuestionPage, parts: SpanParts, as_written: bool, note: 
     consensus: dict[Name, list[Marked]] = {}
     for one in page.consensus.parts:
         if one.found:
-            words = f"{one.probability:.0%} sure; {one.marked} of {one.answers} marked {note}"
+            words = f"{percent(one.probability, 0)} sure; {one.marked} of {one.answers} marked {note}"
             span = one.place["start"], one.place["end"], classes.index(one.label), words
             consensus.setdefault(one.item, []).append(span)
     answers = np.flatnonzero(np.isin(labels.answer_a2[:, 0], first))

@@ -222,7 +222,7 @@ def test_a_project_that_is_done_asks_nothing_and_says_why() -> None:
     )
     assert early.asks == ()
     assert early.stop is not None
-    assert "target: 50.0%" in early.stop
+    assert "target: 50.0 %" in early.stop
     assert early.open_items == ITEMS
 
 

@@ -144,8 +144,8 @@ def test_a_target_that_cannot_be_reached_is_told() -> None:
     assert "100 items will stay below the target" in str(ahead)
     assert not Forecast(0, 0, 0, 0, 0, 0, 0.9).too_early
     near = Forecast(1234.4, 1000, 1500, 2000, 1, 2, 0.97, 0.97)
-    assert str(near) == "About 1,234 answers to go (1,000 to 1,500) to reach 97.0%, cost 2,000."
-    assert str(replace(near, cost=near.labels)) == "About 1,234 answers to go (1,000 to 1,500) to reach 97.0%."
+    assert str(near) == "About 1,234 answers to go (1,000 to 1,500) to reach 97.0 %, cost 2,000."
+    assert str(replace(near, cost=near.labels)) == "About 1,234 answers to go (1,000 to 1,500) to reach 97.0 %."
 
 
 def test_many_items_are_forecast_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:

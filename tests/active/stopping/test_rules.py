@@ -121,7 +121,7 @@ def test_the_belief_may_use_half_of_the_permitted_errors() -> None:
         why = stop(question, Crew(), Budget(target_accuracy=target))
         assert (why is not None) is ends
         if why is not None:
-            assert why == "94.0% of the labels are believed to be right (target: 88.0%)"
+            assert why == "94.0 % of the labels are believed to be right (target: 88.0 %)"
 
 
 def test_known_items_may_use_all_of_them_and_no_more() -> None:
