@@ -17,6 +17,7 @@ and written together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ REGIONS: Mapping[str, Mapping[str, type[Regions]]] = {
 }
 """Tag of the control -> tag of the object it labels -> class that reads it."""
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
+REPEATED = "{{"  # in the name of a control in a Repeater: page_{{idx}} is page_0, page_1 and so on in results
 _OPEN = "open"
 """Key in the meta of our ground truth, for the list of the controls that it leaves open."""
 
@@ -127,7 +129,9 @@ class Form:
             if not isinstance(entry, dict) or not (entry.get("from_name") or entry.get("type") == "relation"):
                 raise NotUnderstood(f"{short(entry)} answers no control (from_name)")
         named = [entry for entry in result if entry.get("from_name")]
+        repeated = tuple(name.partition(REPEATED)[0] for name in self.names if REPEATED in name)
         strange = [entry for entry in named if str(entry["from_name"]) not in self.names] if self.names else []
+        strange = [entry for entry in strange if not str(entry["from_name"]).startswith(repeated)]
         types = {control.type for control in self.controls}
         for entry in strange:
             if len(strange) == len(named) or entry.get("type") in types:
@@ -208,18 +212,20 @@ def configuration(xml: str) -> tuple[Form, dict[str, str]]:
         root = ElementTree.fromstring(xml)  # nosec B314  # expat bounds entities, and reads no files
     except ElementTree.ParseError as error:
         raise Refused(f"the labeling configuration is not XML: {error}. Save it again in Label Studio") from error
-    elements = {name: element for element in root.iter() if (name := _attributes(element).get("name"))}
-    hiding = [element for element in root.iter() if _attributes(element).get("visiblewhen")]
-    hidden = {_attributes(element).get("name") for outer in hiding for element in outer.iter()} - {None}
+    elements = {name: element for element in root.iter() if (name := attributes_of(element).get("name"))}
+    hiding = [element for element in root.iter() if attributes_of(element).get("visiblewhen")]
+    hidden = {attributes_of(element).get("name") for outer in hiding for element in outer.iter()} - {None}
     supported: dict[str, Control] = {}
     refused: dict[str, str] = {}
     for element in root.iter():
-        attributes = _attributes(element)
+        attributes = attributes_of(element)
         name, (target, *others) = attributes.get("name"), map(str.strip, attributes.get("toname", "").split(","))
         if not name or not target:
             continue
         read = _regions if element.tag in REGIONS else _choices
         control = read(element, attributes, name, target, elements)
+        if REPEATED in name:
+            control = "is repeated for parts of a task (Repeater), not asked about whole tasks"
         if isinstance(control, Choices):  # regions of other objects would be read as parts of the first
             control = replace(control, targets=tuple(others))
         if isinstance(control, Control):
@@ -256,7 +262,11 @@ def parse(
             raise BadSettings(
                 f'source.rename: "{old}" = "{new}": expected a former name, and a choice of the same control: {choices}'
             )
-    return replace(form, controls=tuple(_with_abstain(replace(each, renamed={**rename}), abstain) for each in controls))
+    form = replace(form, controls=tuple(_with_abstain(replace(each, renamed={**rename}), abstain) for each in controls))
+    counts = Counter(question.name for question in form.questions)
+    if twice := next((name for name, count in counts.items() if count > 1), None):
+        raise Refused(f"two of the controls {_names(form)} ask {twice!r}: rename one, or pick one by source.control")
+    return form
 
 
 def adapted(
@@ -304,8 +314,9 @@ def _names(form: Form) -> str:
     return ", ".join(repr(each.name) for each in form.controls)
 
 
-def _attributes(element: ElementTree.Element) -> dict[str, str]:
-    return {name.lower(): value for name, value in element.attrib.items()}  # Label Studio ignores case in their names
+def attributes_of(element: ElementTree.Element) -> dict[str, str]:
+    """Return the attributes of an element by their names in lower case, because Label Studio ignores case in them."""
+    return {name.lower(): value for name, value in element.attrib.items()}
 
 
 def _regions(
@@ -316,13 +327,13 @@ def _regions(
     of = elements[target].tag if target in elements else ""
     if of not in kinds:
         return f"labels parts of {target!r}, which is no <{'> or <'.join(kinds)}>"
-    about = _attributes(elements[target])
+    about = attributes_of(elements[target])
     value = about.get("value", "")
     if not value.startswith("$") or (of == "Text" and about.get("valuetype", "text").lower() != "text"):
         return f"labels parts of {target!r}, which is not in a field of the task (value='$field')"
     if attributes.get("value", "").startswith("$"):
         return "takes its labels from the task data (value), so classes differ from task to task"
-    labels = [_attributes(child) for child in element.iter("Label")]
+    labels = [attributes_of(child) for child in element.iter("Label")]
     choices = tuple(label.get("alias") or label.get("value", "") for label in labels)
     if not choices or not all(choices) or len(set(choices)) < len(choices):
         return "has no labels, the same one twice, or one without a value"
@@ -382,7 +393,7 @@ def _paths(
         if child.tag != "Choice":  # choices may be laid out inside a View; anything else is decoration
             yield from _paths(child, above, leaves_only=leaves_only)
             continue
-        attributes = _attributes(child)
+        attributes = attributes_of(child)
         path = (*above, attributes.get("alias") or attributes.get("value", ""))
         if not leaves_only or child.find("Choice") is None:
             yield path

@@ -206,6 +206,24 @@ def test_writing_checks_names() -> None:
     assert control.write({}) == []
 
 
+def test_a_control_that_is_repeated_for_parts_of_a_task_is_not_asked_and_does_not_spoil_the_others() -> None:
+    pages = SINGLE.replace('"c"', '"page_{{idx}}"')
+    repeated = f'<Repeater on="$pages" indexFlag="{{{{idx}}}}">{pages}</Repeater>'
+    with pytest.raises(Refused, match=r"'page_\{\{idx\}\}'> is repeated for parts of a task"):
+        parse(view(repeated))
+    answers = [*result("page_0", "choices", choices=["A"]), *result("page_1", "choices", choices=["B"])]
+    form = parse(view(repeated, SINGLE))
+    assert form.read([*answers, *result("c", "choices", choices=["B"])]) == {"c": "B"}
+    assert form.read(answers) == {"c": None}
+
+
+def test_two_controls_that_ask_the_same_are_refused_unless_one_is_named() -> None:
+    other = SINGLE.replace('"c"', '"m=A"')
+    with pytest.raises(Refused, match=r"two of the controls 'm', 'm=A' ask 'm=A': rename one, or pick one by source"):
+        parse(view(MULTIPLE, other))
+    assert [question.name for question in parse(view(MULTIPLE, other), "m=A").questions] == ["m=A"]
+
+
 @pytest.mark.parametrize("xml", [SINGLE, RATING, TAXONOMY, PAIRWISE])
 def test_distributions_survive(xml: str) -> None:
     control = parse(view(xml))
