@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 from hitl.connectors.label_studio import push, replies
 from hitl.connectors.label_studio.client import Client, Missing
-from hitl.connectors.label_studio.config import configuration, parse
+from hitl.connectors.label_studio.config import Form, attributes_of, configuration, parse
 from hitl.connectors.label_studio.predictions import CONSENSUS, HIDE, ORDER, SAMPLING, SUGGESTS, Versions, is_ours
 from hitl.connectors.label_studio.pull import ID_PAGE, imported_truth, is_imported
 from hitl.errors import HitlError, Refused
@@ -90,7 +91,29 @@ def describe(client: Client, project: int, control: str | None) -> tuple[str, li
     lines = [f"project {project}, {settings.get('title')!r}: {counted(settings.get('task_number') or 0, 'task')}"]
     lines += [f"asks {each.name!r}: {listed(each.choices)}" for each in form.controls]
     left = [each.name for each in whole.controls if each not in form.controls]
-    return str(settings.get("title") or ""), lines + [f"not read: {why}" for why in [*left, *refused.values()]]
+    lines += [f"not read: {why}" for why in [*left, *refused.values()]]
+    return str(settings.get("title") or ""), lines + [
+        f"note: {note}" for note in _cautions(settings["label_config"], form)
+    ]
+
+
+def _cautions(xml: str, form: Form) -> list[str]:
+    """Describe the controls in use whose annotations may be worth less than they cost."""
+    names = {each.name for each in form.controls}
+    several = {
+        attributes["name"]
+        for attributes in map(attributes_of, ElementTree.fromstring(xml).iter("Taxonomy"))  # nosec B314  # as parsed before
+        if attributes.get("maxusages") != "1" and attributes.get("name") in names
+    }
+    notes = [
+        f'{name!r} lets annotators choose several answers, and such annotations count as skips: set maxUsages="1" on it'
+        for name in sorted(several)
+    ]
+    return notes + [
+        f"{name!r} is not always shown (visibleWhen): a task where nobody sees it gets budget.max_labels annotations, "
+        "unless source.control names another control to use alone"
+        for name in sorted(form.conditional & names)
+    ]
 
 
 def _labeling(xml: str, control: str | None, abstain: Sequence[str], rename: Mapping[str, str]) -> Check:
@@ -104,7 +127,8 @@ def _labeling(xml: str, control: str | None, abstain: Sequence[str], rename: Map
     others = [other for other in (*(each.name for each in whole.controls), *refused) if other not in used]
     ignored = f"; not read: {', '.join(others)}" if others else ""
     sizes = "; ".join(f"{each.name}: {counted(len(each.choices), 'choice')}" for each in form.controls)
-    return Check(name, True, f"{sizes}{ignored}")
+    notes = _cautions(xml, form)
+    return Check(name, True, f"{sizes}{ignored}", "; ".join(notes), warns=bool(notes))
 
 
 def _serving(settings: Mapping[str, Any]) -> Check:

@@ -109,6 +109,36 @@ def test_init_says_which_projects_there_are(project: Project, hitl: Hitl, tmp_pa
     assert not (tmp_path / "hitl.toml").exists()
 
 
+def test_what_costs_answers_is_said_before_there_are_any(make_project: Callable[..., Project], hitl: Hitl) -> None:
+    config = """<View><Text name="text" value="$text"/>
+    <Choices name="kind" toName="text"><Choice value="ad"/><Choice value="post"/></Choices>
+    <Taxonomy name="topic" toName="text"><Choice value="a"/><Choice value="b"/></Taxonomy>
+    <View visibleWhen="choice-selected" whenTagName="kind" whenChoiceValue="ad"><Rating name="stars" toName="text"/>
+    </View></View>"""
+    several, hidden = "'topic' lets annotators choose several answers", "'stars' is not always shown (visibleWhen)"
+    project = make_project(config)
+    made = hitl("init", f"{project.server.url}/projects/{project.number}")
+    assert [line.startswith(f"note: {note}") for line in made.stdout.splitlines() for note in (several, hidden)].count(
+        True
+    ) == 2, made.stdout
+    (line,) = [line for line in hitl("doctor").stdout.split("\n") if several in line]
+    assert hidden in line
+    alone = make_project(config.replace('name="topic"', 'name="topic" maxUsages="1"'))
+    assert hitl("init", f"{alone.server.url}/projects/{alone.number}", "-c", "b.toml", "--control", "topic").stdout
+    assert "warn  labeling configuration" not in hitl("doctor", "-c", "b.toml").stdout
+
+
+def test_a_project_that_is_gone_is_a_known_error(make_project: Callable[..., Project], hitl: Hitl) -> None:
+    project, _ = labeled_project(make_project)
+    assert hitl("init", f"{project.server.url}/projects/{project.number}").returncode == 0
+    assert hitl("run").returncode == 0
+    project.admin.delete(f"{project.path}/")
+    assert hitl("run").returncode == 77
+    said = hitl("status").stdout
+    assert "said 404" in said
+    assert "unexpected" not in said
+
+
 def test_a_plan_from_the_store_needs_no_token(make_project: Callable[..., Project], hitl: Hitl) -> None:
     project, tasks = labeled_project(make_project)
     assert hitl("init", "--label-studio", project.server.url, "--project", str(project.number)).returncode == 0
