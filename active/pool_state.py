@@ -73,8 +73,13 @@ class PoolState(tuple[Judged, ...]):
 
     @cached_property
     def states(self) -> npt.NDArray[np.int8]:
-        """(Q, N) state of each question about each item: OPEN, or why it is done (`rules`)."""
-        return np.stack([rules.item_states(*question, self.budget) for question in self])
+        """(Q, N) state of each question about each item: OPEN, or why it is done (`rules`).
+
+        The limit counts the answers to the question with the most, because others may have been hidden.
+        """
+        states = np.stack([rules.item_states(*question, self.budget) for question in self])
+        states[(states == rules.OPEN) & (self.labels >= self.budget.max_labels)] = rules.LIMIT
+        return states
 
     @cached_property
     def open(self) -> Mask:
@@ -124,6 +129,7 @@ class PoolState(tuple[Judged, ...]):
         if len(places) == len(self):
             return self
         part = PoolState.of([self[place] for place in places], self.budget)
+        part.states = self.states[list(places)]
         part.checks = [self.checks[place] for place in places]  # a fit each, which the part would repeat
         return part
 

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hitl.active.stopping.rules import OPEN, item_states
+from hitl.active.pool_state import PoolState
+from hitl.active.stopping.rules import OPEN
 from hitl.annotations import Floats, Ints, Name
 from hitl.connectors.label_studio.predictions import SUGGESTS
 from hitl.errors import BadEvidence, IgnoredEvidence
@@ -203,8 +204,8 @@ class Snapshot(_Prepared):
     @cached_property
     def is_done_in(self) -> dict[str, Mask]:
         """Question -> (N,) mask of items that are done in this question."""
-        budget = budget_of(self.settings)
-        return {name: item_states(view.evidence, view.consensus, budget) != OPEN for name, view in self.views.items()}
+        pool = PoolState.of([(one.evidence, one.consensus) for one in self.views.values()], budget_of(self.settings))
+        return dict(zip(self.views, pool.states != OPEN, strict=True))
 
     @cached_property
     def is_done(self) -> Mask:

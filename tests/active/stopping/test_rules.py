@@ -146,6 +146,14 @@ def test_every_item_done_ends_the_project() -> None:
     assert [one.item for one in PoolState.of([question], Budget(target_confidence=0.98)).done] == [0]
 
 
+def test_an_item_with_all_its_answers_is_done_in_a_question_that_nobody_was_shown_too() -> None:
+    shown = believed(two(np.array([0.9, 0.9])), matrix=[[0, 0, 0], [0, -1, -1]])
+    hidden = believed(two(np.array([0.5, 0.5])), matrix=[[-1] * 3, [-1] * 3])
+    pool = PoolState.of([shown, hidden], Budget(max_labels=3))
+    assert pool.states.tolist() == [[rules.LIMIT, rules.OPEN]] * 2
+    assert pool.part([1]).states.tolist() == [[rules.LIMIT, rules.OPEN]]
+
+
 def test_accepted_labels_are_done_where_the_consensus_says_the_same() -> None:
     question = believed(two(np.array([0.7, 0.7, 0.3, 0.99])), truth=[-1, 0, -1, -1])
     pool = PoolState.of([question], Budget(accepted={"0": "0", "1": "0", "2": "0", "9": "0"}))
