@@ -192,7 +192,7 @@ class Client:
                 base_url=self.url + "/", api_key=self._token, httpx_client=connections, max_retries=0
             )
         except ApiError as error:
-            raise Refused(f"the token for {self.url} is not usable: {error.body}. {_ADVICE[401]}") from None
+            raise Refused(f"the token for {self.url} is not usable: {_detail(error.body)}. {_ADVICE[401]}") from None
 
     def _timeout(self, method: str) -> httpx.Timeout:
         silent = self.request_seconds * (SILENT_SHARE if method == "GET" else 1.0)
@@ -314,7 +314,7 @@ class Client:
                 why = f"waited {time.monotonic() - start:.0f} s"
             raise Unreachable(f"{self.url} did not answer {asked}: {why}. {_GONE}") from None
         except ApiError as error:  # from an SDK method, or from renewing the access token
-            raise self._error(asked, error.status_code or 401, str(error.body), None) from None
+            raise self._error(asked, error.status_code or 401, _detail(error.body), None) from None
         except (ValueError, LookupError, TypeError, AttributeError) as error:  # from the SDK: unexpected
             raise NoAnswer(f"{self.url} did not answer {asked}: {_short(repr(error))}") from None
 
@@ -331,7 +331,7 @@ class Client:
                 request_options={"timeout": self._timeout(method)},
             )
         if response.status_code >= 400:
-            raise self._error(asked, response.status_code, _detail(response), response.headers.get("retry-after"))
+            raise self._error(asked, response.status_code, _said(response), response.headers.get("retry-after"))
         if response.request.method != method:  # a redirect turned it into a GET
             target = _short(str(response.request.url.copy_with(query=None)))
             raise NoAnswer(f"{self.url} answered {asked} with a redirect to {target}")
@@ -365,11 +365,14 @@ def where(column: str, operator: str, kind: str, value: object) -> dict[str, obj
     return {"filter": f"filter:tasks:{column}", "operator": operator, "type": kind, "value": value}
 
 
-def _detail(response: httpx.Response) -> str:
+def _said(response: httpx.Response) -> str:
     try:
-        body = response.json()
+        return _detail(response.json())
     except ValueError:
         return str(response.reason_phrase)
+
+
+def _detail(body: object) -> str:
     if not isinstance(body, dict):
         return str(body)
     errors = json.dumps(body["validation_errors"], ensure_ascii=False) if body.get("validation_errors") else ""

@@ -263,6 +263,8 @@ def test_a_personal_access_token_works(server: LocalServer, project: Project) ->
     with pytest.raises(Refused) as caught:
         LabelStudio(server.url, personal[:-4] + "AAAA", project.number).questions()
     assert personal[:-4] not in str(caught.value)
+    assert "said 401 for GET" in str(caught.value)
+    assert ": Token is invalid. Check the token" in str(caught.value)
 
 
 @on_server
