@@ -3,6 +3,8 @@
     no caller                           401; a browser that asks for a page is sent to the login and back
     no role in the project of the path  404, with the same message as for a project that does not exist
     too low a role                      403
+    an unsafe request with another body
+    than a form                         415
     an unsafe request by a session      403, unless it has the session's CSRF token and comes from one of our pages
 
 A route with `{project}` in its path requires a role in that project. Without `{project}`, a viewer's route is open to
@@ -31,6 +33,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from hitl.errors import BadSettings
+from hitl.formatting import short
 from hitl.service.web.access.accounts import LIFETIME, TOKEN_PREFIX, Accounts
 from hitl.service.web.access.roles import Caller, Role
 
@@ -137,6 +140,8 @@ def requires(role: Role, everywhere: bool = False) -> Callable[[Request], Awaita
         _require_role(caller, role, request.path_params.get("project"), everywhere)
         if request.method not in SAFE:
             await _require_meant(request, caller)
+            if (kind := _content_type(request)) not in ("", *_FORMS):  # fields in JSON would count as not given
+                raise HTTPException(415, f"expected the fields of a form, as {_FORMS[0]}, got {short(kind)}")
         request.state.allowed = role
         return caller
 
@@ -245,13 +250,17 @@ async def _require_meant(request: Request, caller: Caller) -> None:
     if caller.how == "token":
         return
     shown = request.headers.get(CSRF_HEADER)
-    if shown is None and request.headers.get("content-type", "").partition(";")[0].strip().lower() in _FORMS:
+    if shown is None and _content_type(request) in _FORMS:
         # max_files=0, because nothing would close uploaded files. For routes that take files, FastAPI has already read
         # the form.
         field = (await request.form(max_files=0)).get(CSRF_FIELD)
         shown = field if isinstance(field, str) else None
     if not shown or not caller.csrf or not secrets.compare_digest(shown.encode(), caller.csrf.encode()):
         raise HTTPException(403, "the page is too old for this; load it again")
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def is_own(request: Request) -> bool:

@@ -29,6 +29,14 @@ def test_a_form_that_is_too_large(served: Served, path: str, said: bool) -> None
     assert answer.headers["x-frame-options"] == "DENY"
 
 
+@pytest.mark.parametrize("path", ["plan/approve", "rework", "gold", "runs"])
+def test_fields_in_json_are_not_taken_for_no_fields(served: Served, path: str) -> None:
+    answer = served.client.post(f"/projects/p/{path}", json={"cycle": 0, "item": "item 1"})
+    assert answer.status_code == 415
+    assert "expected the fields of a form" in answer.json()["error"]["message"]
+    assert "application/json" in answer.json()["error"]["message"]
+
+
 def test_a_browser_gets_a_page(served: Served) -> None:
     answer = served.client.post("/projects/p/rework", content=LARGE, headers={**FORM, "Accept": "text/html"})
     assert answer.status_code == 413
