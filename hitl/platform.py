@@ -13,7 +13,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -224,7 +224,8 @@ class PullSummary:
     fixed: int = 0
 
     def __add__(self, other: PullSummary) -> PullSummary:
-        return PullSummary(*map(add, astuple(self), astuple(other)))
+        total = PullSummary(*map(add, astuple(self), astuple(other)))
+        return replace(total, problems=tuple(dict.fromkeys(total.problems)))
 
 
 OperationKind = Literal["consensus", "order", "assign", "labels_wanted", "add_items", "gold"]

@@ -342,8 +342,8 @@ def _save_cursor(connection: sa.Connection, lease: Lease, page: Page) -> None:
     """Save the cursor, and add the page's problems to those of earlier pages of the pull (same lease)."""
     query = sa.select(project.c.problems, project.c.problems_epoch).where(project.c.project == lease.project)
     row = connection.execute(query).one()
-    before = json.loads(row.problems) if row.problems_epoch == lease.epoch else []
-    problems = [*before, *(masked(text)[:_MAX_PROBLEM_LENGTH] for text in page.problems)][:MAX_PROBLEMS]
+    old = json.loads(row.problems) if row.problems_epoch == lease.epoch else []
+    problems = [*dict.fromkeys([*old, *(masked(text)[:_MAX_PROBLEM_LENGTH] for text in page.problems)])][:MAX_PROBLEMS]
     values = {"problems": json.dumps(problems), "problems_epoch": lease.epoch, "cursor": json.dumps(dict(page.cursor))}
     connection.execute(sa.update(project).where(project.c.project == lease.project).values(values))
 

@@ -236,3 +236,8 @@ def test_how_an_item_is_served_is_no_news(store: Store) -> None:
     save(store, page(5, live=["2"]))
     save(store, page(6, item("1", 5), live=["1", "2"]))
     assert store.revision("p") == before + 4
+
+
+def test_a_problem_that_two_pages_of_a_pull_have_is_one(store: Store) -> None:
+    summary = save(store, page(1, item("9"), problems=["task 9: strange"]), page(2, problems=["task 9: strange"]))
+    assert (summary + summary).problems == tuple(store.problems("p")) == ("task 9: strange",)
