@@ -153,6 +153,12 @@ class IgnoredEvidence(UserWarning):
     """A combiner was given evidence that it does not use. The message names methods that would use it."""
 
 
+def public_name(error: BaseException) -> str:
+    """Return the name of the error's class, or of the class of the tree above that it belongs to."""
+    ours = (each.__name__ for each in type(error).__mro__ if each.__module__ == __name__)
+    return next(ours, type(error).__name__)
+
+
 def raise_all(failed: Sequence[HitlError]) -> None:
     """Raise all errors as one; do nothing if there are none.
 

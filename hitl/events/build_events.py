@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hitl.active.stopping.rules import Expected, reached
-from hitl.errors import StoreError
+from hitl.errors import StoreError, public_name
 from hitl.events.bodies import body_of, page_of, sentence
 from hitl.formatting import percent
 from hitl.kinds.kind import by_control
@@ -95,7 +95,7 @@ def of_failure(settings: Settings, store: Store, error: Exception | None) -> Ann
         assert before is not None
         kind, said = "run.recovered", {"failed_since": _moment(before.at.timestamp())}
     else:
-        kind, said = "run.failed", {"error": type(error).__name__, "message": sentence(str(error))}
+        kind, said = "run.failed", {"error": public_name(error), "message": sentence(str(error))}
     return Announcement(tuple(_wanted_event(settings, kind, time.time(), data | said)))
 
 

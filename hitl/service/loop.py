@@ -27,7 +27,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from hitl.connectors.catalog import connector_of
 from hitl.cycle import CycleReport, Unchanged, pull, run_if_changed
-from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable
+from hitl.errors import BadSettings, Busy, HitlError, StoreError, Unreachable, public_name
 from hitl.platform import Connector, Progress, silent
 from hitl.project import lease_seconds, load, opened, recalled
 from hitl.settings import Settings
@@ -334,7 +334,7 @@ class ProjectLoop(threading.Thread):
         if settings.name != self.project.name:
             raise BadSettings(
                 f"{self.project.config}: name is {settings.name!r} now, was {self.project.name!r}; "
-                "restart `hitl schedule`"
+                "restart `hitl schedule` or `hitl serve`"
             )
 
     def _later(self, error: Exception) -> float:
@@ -386,7 +386,7 @@ def figures(report: CycleReport | Unchanged) -> dict[str, Any]:
 
 
 def _in_words(error: Exception) -> dict[str, str]:
-    return {"error": type(error).__name__, "message": str(error)}
+    return {"error": public_name(error), "message": str(error)}
 
 
 def _within(when: datetime, now: datetime, seconds: float) -> datetime:

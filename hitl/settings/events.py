@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from hitl.errors import BadSettings
 from hitl.formatting import remember
@@ -90,11 +90,11 @@ class EventSettings(BaseModel):
 
     @field_validator("secret")
     @classmethod
-    def _are_keys(cls, secret: SecretStr | None) -> SecretStr | None:
+    def _are_keys(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if secret is not None and not all(map(key_of, secret.get_secret_value().split())):
             raise ValueError(
-                f"this is no secret of Standard Webhooks; expected whsec_ and {KEY_BYTES[0]} to {KEY_BYTES[-1]} bytes "
-                f"in base64; {_MAKE}"
+                f"{variable(info.data['name'], 'secret')} holds no secret of Standard Webhooks; expected whsec_ and "
+                f"{KEY_BYTES[0]} to {KEY_BYTES[-1]} bytes in base64; {_MAKE}"
             )
         for key in () if secret is None else secret.get_secret_value().split():
             remember(key)

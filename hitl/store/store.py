@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
-from hitl.errors import HitlError
+from hitl.errors import HitlError, public_name
 from hitl.formatting import masked, shown_names
 from hitl.plan import Rework
 from hitl.platform import Cursor, Page, Pages, PullSummary, Question
@@ -176,7 +176,7 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         if error is not None:
             parts = (error.parts[:MOST] if isinstance(error, HitlError) else ()) or (error,)
             message, *messages = (masked(str(each))[:LONGEST] for each in (error, *parts))
-            what = {"error": type(error).__name__, "message": message, "messages": messages}
+            what = {"error": public_name(error), "message": message, "messages": messages}
             note = json.dumps({"at": time.time(), **what})
         elif self.failure(lease.project) is None:
             return  # the usual case: nothing to write

@@ -243,7 +243,7 @@ def test_what_it_lacks_is_said_and_what_is_stored_can_be_used(tmp_path: Path) ->
 @pytest.mark.parametrize("bad", ["hunter2", "whsec_short", SECRET.removeprefix("whsec_"), f"{SECRET} hunter2"])
 def test_a_secret_that_is_none_is_said_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
     monkeypatch.setenv("HITL_EVENTS_CHAT_SECRET", bad)
-    words = "no secret of Standard Webhooks; expected whsec_ and 24 to 64 bytes"
+    words = "HITL_EVENTS_CHAT_SECRET holds no secret of Standard Webhooks; expected whsec_ and 24 to 64 bytes"
     with pytest.raises(BadSettings, match=words) as found:
         loaded(tmp_path, ONE)
     assert not re.search("hunter2|short", str(found.value))

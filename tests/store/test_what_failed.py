@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hitl.cli.status import words
+from hitl.connectors.label_studio.client import NoAnswer
 from hitl.errors import Refused, Unreachable, raise_all
 from hitl.formatting import remember
 from hitl.plan import Plan
@@ -41,6 +42,10 @@ def test_each_thing_that_failed_is_kept(store: Store) -> None:
         kept = store.failure("p")
         assert kept is not None
         assert kept.messages == ("x" * 500,)
+        store.note_failure(lease, NoAnswer("a page"))  # a class of the connector's own
+        kept = store.failure("p")
+        assert kept is not None
+        assert kept.error == "Unreachable"
         store.note_failure(lease, None)
         assert store.failure("p") is None
 

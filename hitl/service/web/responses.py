@@ -25,7 +25,7 @@ from pyarrow import csv
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from hitl.errors import BadInput, Busy, HitlError, PlatformError, StoreError, Unreachable
+from hitl.errors import BadInput, Busy, HitlError, PlatformError, StoreError, Unreachable, public_name
 from hitl.events.bodies import json_value
 from hitl.formatting import masked
 from hitl.tables.write import defused
@@ -159,7 +159,7 @@ def handle(app: FastAPI) -> None:
         status = next(status for kind, status in STATUS if isinstance(error, kind))
         wait = error.retry_after if isinstance(error, Unreachable) else None
         headers = {} if wait is None else {"Retry-After": str(math.ceil(wait))}
-        return problem(request, status, type(error).__name__, str(error), headers)
+        return problem(request, status, public_name(error), str(error), headers)
 
 
 def unexpected(request: Request, error: Exception) -> Response:
