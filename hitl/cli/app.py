@@ -29,7 +29,7 @@ from hitl.cli import (
     show,
     store,
 )
-from hitl.cli.options import examples, opt
+from hitl.cli.options import examples, help_of, opt
 from hitl.connectors.catalog import CONNECTORS
 from hitl.models.methods import COMBINERS
 
@@ -158,7 +158,7 @@ PANELS: dict[str, list[Callable[..., None]]] = {
 
 for panel, commands in PANELS.items():
     for command in commands:
-        app.command(rich_help_panel=panel, epilog=examples(command.__name__))(command)
+        app.command(rich_help_panel=panel, help=help_of(command), epilog=examples(command.__name__))(command)
 
 app.add_typer(data.data, name="data", rich_help_panel="Examples")
 app.add_typer(access.users, name="users", rich_help_panel="Service")

@@ -67,6 +67,11 @@ EXAMPLES = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8").
 """Examples of all commands, one per line, as they are typed."""
 
 
+def help_of(command: Callable[..., None]) -> str:
+    """Return a command's help: its docstring with one line for each paragraph, which terminals wrap as they need."""
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n"))
+
+
 def examples(command: str) -> str:
     """Return the end of a command's help: its examples, one per line."""
     lines = [f"[bold]{line}[/bold]" for line in EXAMPLES if f"{line} ".startswith(f"hitl {command} ")]
@@ -217,4 +222,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 def in_group(group: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds a command to a group, with examples at the end of its help."""
-    return lambda function: group.command(name, epilog=examples(f"{group.info.name} {name}"))(grouped(function))
+    return lambda function: group.command(name, help=help_of(function), epilog=examples(f"{group.info.name} {name}"))(
+        grouped(function)
+    )

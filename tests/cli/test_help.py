@@ -72,6 +72,13 @@ def test_help_groups_the_commands_and_names_what_the_registries_have(run: Run) -
     assert "--install-completion" in out
 
 
+@pytest.mark.parametrize("name", ["certify", "judge", "serve"])
+def test_a_help_is_wrapped_by_the_terminal_alone(run: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    about = run(name, "--help")[1].partition("╭")[0].strip().split("\n")
+    assert all(text.strip().endswith(".") for text in about[1:] if text.strip())
+
+
 def test_brackets_in_a_help_are_text_and_not_markup() -> None:
     command = typer.main.get_command(app)
     texts = [command.help or ""]
