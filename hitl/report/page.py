@@ -234,9 +234,10 @@ def points(share: float) -> str:
 
 
 def coded(text: str) -> Markup:
-    """Mark up a message: text between backquotes becomes code."""
+    """Mark up a message: text between backquotes becomes code, and no line breaks before a percent sign."""
     from markupsafe import Markup, escape
 
+    text = text.replace(" %", "\u00a0%")
     parts = text.split("`")
     if len(parts) % 2 == 0:
         return escape(text)

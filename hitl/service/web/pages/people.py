@@ -94,7 +94,7 @@ def annotator(visit: Viewing, annotator: str, question: QuestionName = None) -> 
 
 @router.get("/projects/{project}/team", summary="The team", responses=PAGE)
 def team(visit: Viewing, question: QuestionName = None) -> Response:
-    """Show the confusions to train, flagged annotators, groups who answer alike, and changes of accuracy."""
+    """Show the confusions to train, flagged annotators, groups that answer alike, and changes of accuracy."""
     name, view = visit.view(question)
     study = visit.request.app.state.studies.of("team", visit.one.name, view, team_of)
     result: Team = study.result or Team(None, ())
