@@ -144,7 +144,9 @@ def _filled(
 def _make_room(
     policy: Policy, pool: PoolState, held: Waiting, crew: Crew, budget: Budget, nothing_new: bool
 ) -> tuple[Sequence[Ask], Sequence[Ask]]:
-    """Return questions to withdraw, and new ones for annotators without any. Both are empty while the budget has room.
+    """Return questions to withdraw, and new ones for annotators without any.
+
+    Both are empty while the budget has room for another open item.
 
     A newcomer gets at most an even share, and nothing if the policy has just added questions, which should be answered
     first. Other annotators get at most as many questions as the policy would give them if it chose all questions again,
@@ -157,7 +159,11 @@ def _make_room(
     idle = [name for name in present if name not in busy]
     share = max(len(held.asks) // max(len(present), 1), 1)
     spare = _beyond(held.asks, share, held.away)
-    if not (idle and spare) or (left.open_questions and left.cost + CENT >= min(map(crew.cost_of, idle))):
+    if not (idle and spare):
+        return (), ()
+    asked_n = pool.open[list(places_of(pool.items, {ask.item for ask in held.asks}).values())]
+    unasked = len(pool.open_rows) - int(asked_n.sum())
+    if unasked and left.open_questions and left.cost + CENT >= min(map(crew.cost_of, idle)):
         return (), ()
 
     def chosen(waits: Waiting, most: Mapping[Name, int]) -> list[Ask]:

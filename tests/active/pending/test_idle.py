@@ -33,6 +33,16 @@ def test_who_has_no_question_gets_an_even_share_although_the_limit_is_full() -> 
     assert pairs(again) == pairs(plan)
 
 
+def test_who_has_no_question_gets_a_share_where_all_open_items_wait_below_the_limit() -> None:
+    """The last items of a project, or a small one: the limit leaves room, but for no item."""
+    all_asked = old(*((("ann", "bob")[item % 4 == 3], item) for item in range(ITEMS)))
+    plan = planned(questions(), Crew(PEOPLE), all_asked, 500.0, NEVER_DONE)
+    assert len(plan.asks) == ITEMS
+    assert len(plan.asks_of("cyd")) == ITEMS // 3
+    again = planned(questions(), Crew(PEOPLE), plan, 600.0, NEVER_DONE)
+    assert pairs(again) == pairs(plan)
+
+
 def test_nobody_makes_room_for_whom_nothing_can_be_asked() -> None:
     done = frozenset(("cyd", item) for item in range(ITEMS))
     plan = planned(questions(), Crew(PEOPLE, never=done), FULL, 500.0, SIX)
