@@ -187,6 +187,11 @@ def test_a_newcomer_follows_each_page_with_blocks_that_do_not_run_alone() -> Non
     }
 
 
+def test_a_figure_does_not_break_its_paragraph() -> None:
+    """A line that begins with a comment is a block of HTML to Markdown."""
+    assert not re.search("^ *<!--/?figure", README + RESULTS, re.MULTILINE)
+
+
 def test_links_lead_somewhere() -> None:
     for path in DOCUMENTS:
         for target in re.findall(r"\]\((?!http)([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):

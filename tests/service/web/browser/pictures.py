@@ -1,6 +1,7 @@
 """Pictures of the pages: `python -m tests.service.web.browser.pictures FOLDER [--all]`.
 
-Those of the documents are small: palette PNG of 1,000 pixels and of a phone. `--all` takes every page, light and dark.
+Those of the documentation are small: palette PNG of 1,000 pixels. `--all` takes every page, light and dark, on a phone
+too.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ MAIN = {
     "overview": "/projects/pets",
     "items": "/projects/pets/items?show=contested",
     "item": "/projects/pets/items/photo-012",
-    "annotators": "/projects/pets/annotators",
     "annotator": "/projects/pets/annotators/person-1",
+}
+MORE = {
+    "projects": "/",
+    "annotators": "/projects/pets/annotators",
     "team": "/projects/pets/team",
     "models": "/projects/pets/models",
     "plan": "/projects/pets/plan",
     "runs": "/projects/pets/runs",
-}
-MORE = {
-    "projects": "/",
     "rework": "/projects/pets/rework",
     "views": "/projects/pets/views",
     "cycle": "/projects/pets/runs/1",
@@ -47,7 +48,7 @@ MORE = {
     "users": "/admin/users",
     "tokens": "/admin/tokens",
 }
-SIZES = {"desktop": (1000, 760, "light"), "phone": (390, 760, "light")}
+SIZES = {"desktop": (1000, 760, "light")}
 ALL = {"desktop": (1280, 1500, "light"), "phone": (390, 1500, "dark")}
 STUDIED = "/projects/pets/team", "/projects/pets/models"
 """Pages of which a part comes later."""
