@@ -53,6 +53,10 @@ def metrics_of(
     first, results = pool.annotations[0], [consensus for _, consensus in pool]
     labeled = [(evidence.annotations, consensus.codes) for evidence, consensus in pool if len(evidence.annotations)]
     agreement = [np.mean(annotations.label == label_n[annotations.item]) for annotations, label_n in labeled]
+    answers = {  # question -> number of its answers; an answer with parts is in each of the layers
+        place if evidence.parts is None else evidence.parts.question.name: len(evidence.annotations)
+        for place, (evidence, _) in enumerate(pool)
+    }
     ahead = None if plan.stop else forecast.forecast(pool, crew, budget)
     prices = [crew.cost_of(name) for name in first.annotators]
     lacks = missing_skills(pool.open_items(), crew)
@@ -63,7 +67,7 @@ def metrics_of(
         idle = missing_in_words(lacks, crew) + rest
     return {
         "items": first.n_items,
-        "labels": sum(len(given) for given in pool.annotations),
+        "labels": sum(answers.values()),
         "annotators": len({a.annotators[k] for a in pool.annotations for k in np.flatnonzero(a.labels_per_annotator)}),
         "done": len(plan.done),
         "reasons": dict(Counter(DoneItems.of(plan.done).why)),

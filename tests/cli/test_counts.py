@@ -57,6 +57,21 @@ def test_every_command_says_the_same_number_of_labels(run: Run, project: Path) -
         assert "annotations" not in run(command)[1].replace("annotations: ", "").replace("annotations.csv", "")
 
 
+def test_an_answer_with_a_part_within_another_is_one(run: Run, tmp_path: Path) -> None:
+    """Parts that lie over one another are fitted in layers, each with all answers."""
+    (tmp_path / "hitl.toml").write_text(
+        'name = "p"\nstore = "sqlite:///p.db"\n[source]\nkind = "tables"\npath = "data"\n'
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "items.csv").write_text("item,text\na,Ada Lovelace met Bob\n")
+    rows = "".join(f"a,{who},0,12,PER\na,{who},0,3,FIRST\n" for who in ("ann", "bob"))
+    (tmp_path / "data" / "annotations.csv").write_text(f"item,annotator,start,end,label\n{rows}")
+    assert run("run")[0] == 0
+    status = run("status")[1]
+    assert "1 item, 2 answers by 2 annotators" in status
+    assert "Spent: 2 answers" in status
+
+
 def test_what_machines_read_keeps_its_names(run: Run, project: Path) -> None:
     stored = json.loads(run("pull", "--json")[1])["stored"]
     assert {name: stored[name] for name in ("items", "annotations", "annotators", "skips", "gold")} == {
