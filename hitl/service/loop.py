@@ -253,6 +253,8 @@ class ProjectLoop(threading.Thread):
         try:
             with opened(self.project.config) as (settings, store, connector):
                 self._require_same_name(settings)
+                if old := self.project.outdated(settings):
+                    _log.warning("%s: restart the service, which works with the old %s", self.project.config, old)
                 report = run_if_changed(settings, store, connector, self._progress, due=name)
         except MAY_PASS as error:
             seconds = self._later(error)

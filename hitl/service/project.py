@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hitl.project import load, store_url
+from hitl.settings import Settings
 from hitl.store import Store
 
 
@@ -29,6 +30,11 @@ class Project:
         schedule = self.schedule
         starts = (schedule.every, schedule.cron, schedule.after_annotations, schedule.webhook)
         return any(start is not None for start in starts)
+
+    def outdated(self, settings: Settings) -> str:
+        """Name the tables of newer settings that differ and are only read at the start; "" if there are none."""
+        names = ("schedule", "events", "serve")
+        return " and ".join(f"[{name}]" for name in names if getattr(settings, name) != getattr(self.settings, name))
 
     @property
     def secret(self) -> str:
