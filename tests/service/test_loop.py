@@ -244,20 +244,6 @@ def test_a_project_that_changed_its_name_is_not_run_under_the_old_one(drive: Dri
     assert history(driven.config) == []
 
 
-def test_what_only_a_restart_takes_over_is_said(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
-    """Runs read hitl.toml again. The times of runs, and where events go, are those of the start."""
-    driven = drive()
-    driven.turns()
-    assert not caplog.messages
-    text = driven.config.read_text()
-    driven.config.write_text(text + '[[events]]\nname = "chat"\nurl = "https://chat.example/x"\ntemplate = "slack"\n')
-    driven.clock.later(hours=1)
-    driven.turns()
-    assert driven.cycles == 2
-    (said,) = caplog.messages
-    assert said == f"{driven.config}: restart the service, which works with the old [events]"
-
-
 def test_a_stop_leaves_the_cycle_at_its_next_step_and_the_rest_for_the_next_start(drive: Drive) -> None:
     def progress(what: str, done: int, total: int | None) -> None:
         if what == "recorded":

@@ -58,6 +58,18 @@ def test_two_loops_of_one_project_do_not_trip_over_each_other(tmp_path: Path, mo
     assert told["failed"] == []
 
 
+def test_what_only_a_restart_takes_over_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Runs read hitl.toml again. The times of runs, and where events go, are those of the start."""
+    config, told = project(tmp_path), Told()
+    with Loops(projects_of([config]), told) as running:
+        (loop,) = running.loops
+        config.write_text(config.read_text().replace('"1h"', '"2h"') + '[[events]]\nname = "chat"\n')
+        while not loop.turn():
+            pass
+    assert len(told["done"]) == 1
+    assert f"{config}: restart the service, which works with the old [schedule] and [events]" in caplog.messages
+
+
 # -- command line ------------------------------------------------------------------------------------------
 
 
