@@ -77,8 +77,9 @@ def table_of(given: Any, where: str = "the table") -> pa.Table:
         raise BadTable(f"{where}: column {twice!r} appears twice; expected one column of each name")
     try:
         table = _table(given)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        reason = "; ".join(str(part) for part in error.args)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        parts = [error] if isinstance(error, UnicodeError) else error.args  # those of a UnicodeError hold the bad text
+        reason = "; ".join(map(str, parts))
         raise BadTable(
             f"{where}: not a table whose columns have one type each: {reason}; expected numbers or text, not both"
         ) from None
@@ -236,13 +237,16 @@ def as_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_typed_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of names like `as_names`, but leave a column of whole numbers as integers."""
+    """Return a column of names like `as_names`, but leave a column of whole numbers below 2**63 as integers."""
     if pa.types.is_dictionary(column.type) and pa.types.is_integer(column.type.value_type):  # a Categorical of numbers
         column = column.cast(column.type.value_type)
+    if pa.types.is_uint64(column.type) and (pc.max(column).as_py() or 0) >= 2**63:  # as hashes are
+        return as_names(column)
     if pa.types.is_integer(column.type):
         return column
+    column = nan_as_null(column)
     if pa.types.is_floating(column.type) and pc.all(are_whole(column)).as_py():
-        return nan_as_null(column).cast(pa.int64())
+        return column.cast(pa.int64())
     return as_names(column)
 
 
@@ -267,8 +271,8 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column as strings, with NaN as null and whole numbers without ".0". Raise BadTable for lists."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if pa.types.is_float16(column.type):
-        column = column.cast(pa.float32())
+    if isinstance(column.type, pa.UuidType):
+        return pa.chunked_array([[None if name is None else str(name) for name in column.to_pylist()]], pa.string())
     if pa.types.is_timestamp(column.type):  # one name in all units, and as Python has it
         text = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.string())
         return pc.replace_substring_regex(text, r"\.0{6}", "")
@@ -277,6 +281,8 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
         integers = pc.if_else(are_whole(column), column, None).cast(pa.int64()).cast(pa.string())
         return pc.coalesce(integers, column.cast(pa.string()))
     try:
+        if isinstance(column.type, pa.BaseExtensionType) and not is_text(column.type.storage_type):
+            raise pa.ArrowInvalid("what it stores is no name, such as the number of a month")
         return column.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # bytes that are not text
         raise BadTable(f"a column holds {column.type}; expected plain text or numbers") from None
@@ -301,6 +307,8 @@ def empty_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def nan_as_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column with null for NaN, which pandas and others write for missing values."""
+    if pa.types.is_float16(column.type):  # for which Arrow has few functions
+        column = column.cast(pa.float32())
     if not pa.types.is_floating(column.type):
         return column
     missing = pc.is_nan(column)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+import hitl
 from hitl.annotations import Annotations
 from hitl.errors import BadAnnotations, BadTable, EmptyLabels, SimilarNames, UnmatchedNames
 from hitl.evidence import Evidence
@@ -105,6 +107,41 @@ def test_floats_that_cannot_hold_the_id_are_refused() -> None:
         BadTable, match=r"column 'item': holds floats as large as 9007199254740992.*as text or as integ"
     ):
         Annotations.from_frame(labels_of([float(large), float(large + 1)]))
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (np.array([2**63, 2**64 - 1], np.uint64), ("9223372036854775808", "18446744073709551615")),  # hashes
+        (np.array([7, 8], np.uint64), (7, 8)),
+        (np.array([7, 8], np.float16), (7, 8)),
+        ([UUID(int=7), UUID(int=2**128 - 1)], (str(UUID(int=7)), str(UUID(int=2**128 - 1)))),
+    ],
+    ids=["large", "unsigned", "half", "uuid"],
+)
+@pytest.mark.parametrize("frame", [pd.DataFrame, pa.table])
+def test_names_of_rare_types(frame: Any, given: Any, names: tuple[Any, ...]) -> None:
+    truth = frame({"item": given, "label": ["x", "x"]})
+    assert hitl.combine(frame(labels_of(given)), classes=["x", "y"], truth=truth).items == names
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            pd.period_range("2026-01", periods=2, freq="M"),
+            "column 'item': a column holds .*period.*; expected plain text",
+        ),
+        ([2**70, 2**70 + 1], "labels: not a table .*: .*int too (large|big)"),
+        (["a\ud83d", "b"], r"labels: not a table .*: .*'\\ud83d'.*surrogates not allowed"),
+    ],
+    ids=["months", "too large", "half a character"],
+)
+def test_what_is_no_name_is_refused_in_words_that_can_be_printed(given: Any, message: str) -> None:
+    table = labels_of(given)
+    with pytest.raises(BadTable, match=message) as error:
+        hitl.combine(table if isinstance(given, list) else pd.DataFrame(table))
+    str(error.value).encode()
 
 
 def test_integers_and_text_that_is_no_number_become_text() -> None:
