@@ -195,13 +195,14 @@ class Reading:
             for column in (item, label):
                 require_storable(in_codes(table.column(column)), column, place_of, filled=True)
             pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
+            given: dict[str, str] = {}
             for number, (key, value) in enumerate(pairs):
-                if classes and not self.marks_parts and value not in classes:
-                    raise BadTable(
-                        f"{place_of(number)}: {value!r} is no class; expected one of {', '.join(classes)} "
-                        "(source.classes)"
-                    )
-                truth[key] = value
+                if not self.marks_parts and (value not in classes if classes else value in self._of.abstain):
+                    expected = f"one of {', '.join(classes)} (source.classes)" if classes else "none of source.abstain"
+                    raise BadTable(f"{place_of(number)}: {value!r} is no class; expected {expected}")
+                if given.setdefault(key, value) != value:
+                    raise BadTable(f"{place_of(number)}: {item} {key!r} appears twice; expected one label each")
+            truth |= given
         return truth
 
     @cached_property

@@ -198,6 +198,15 @@ def test_truth_that_nobody_has_ever_said_is_told_or_refused(project: Path) -> No
         pulled(Tables(project, classes=("no", "yes")))
 
 
+def test_truth_that_is_no_class_or_contradicts_itself_is_refused(project: Path) -> None:
+    write(project, truth="item,label\na,yes\nb,no\n")
+    with pytest.raises(BadTable, match=r"truth.csv, line 3: 'no' is no class; expected none of source.abstain"):
+        pulled(Tables(project, abstain=("no",)))
+    write(project, truth="item,label\na,yes\na,yes\na,no\n")
+    with pytest.raises(BadTable, match=r"truth.csv, line 4: item 'a' appears twice; expected one label each"):
+        pulled(Tables(project))
+
+
 def test_a_receipt_counts_what_is_added_and_not_all_that_is_there(project: Path) -> None:
     """The file holds what was added before as well."""
     truths = [{"a": "yes"}, {"a": "yes", "b": "no"}, {"a": "yes"}, {"a": "no", "b": "no"}]
