@@ -33,7 +33,7 @@ from hitl.connectors.table_files import GRAPH, TableFiles
 from hitl.connectors.table_page import TablePage
 from hitl.connectors.table_reading import TEXT, Columns, Reading
 from hitl.errors import BadInput, BadTable, Refused
-from hitl.platform import Check, Connector, Cursor, Operation, Page, Question, Receipt
+from hitl.platform import Check, Connector, Cursor, Difference, Operation, Page, Progress, Question, Receipt, silent
 from hitl.settings import GraphSettings, SourceSettings
 from hitl.settings.section import check
 from hitl.tables.columns import require_distinct
@@ -301,6 +301,13 @@ class Tables(Connector):
         after = before | {row[columns[0]]: row for row in rows}
         changed = sum(_without_nulls(before.get(key, {})) != _without_nulls(row) for key, row in after.items())
         return path, _table_of_rows(list(after.values()), columns), changed
+
+    def departures(self, operations: Sequence[Operation], progress: Progress = silent) -> Iterator[Difference]:
+        """Find the files that are not as `push` would write them."""
+        for operation in operations:
+            path, table, _ = self._written(operation)
+            if not path.is_file() or path.read_bytes() != bytes_of(path, table):
+                yield Difference(operation.kind, operation.key, f"{path} is gone or was changed")
 
     # -- check ---------------------------------------------------------------------------------------------
 

@@ -61,3 +61,18 @@ def test_half_a_file_is_no_deletion_for_an_audit_and_a_full_pull_either(run: Run
     answers.write_text("\n".join(["item,annotator,label", *rows[:50], rows[50][:-1]]))
     assert run("pull", "--full", "--accept-deletions")[0] == 0
     assert json.loads(run("status", "--json")[1])["stored"]["labels"] == 51
+
+
+def test_audit_finds_results_that_were_changed_or_deleted(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "annotations.csv").write_text("item,annotator,label\n1,ann,yes\n2,ann,no\n3,bob,no\n")
+    (tmp_path / "hitl.toml").write_text('name = "p"\n[source]\nkind = "tables"\npath = "."\n')
+    assert run("run")[0] == 0
+    results = {path: path.read_bytes() for path in (tmp_path / "hitl-output").glob("*.csv")}
+    assert run("audit")[0] == 0
+    changed, deleted = tmp_path / "hitl-output" / "consensus.csv", tmp_path / "hitl-output" / "order.csv"
+    changed.write_text("item,label\n1,no\n")
+    deleted.unlink()
+    code, said, _ = run("audit")
+    assert (code, said.count("is gone or was changed")) == (1, 2)
+    assert run("audit", "--repair")[0] == 0
+    assert {path: path.read_bytes() for path in results} == results
