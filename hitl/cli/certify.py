@@ -163,7 +163,8 @@ def certify(
         else:
             promised.require_same(before.terms, certificate)
             document = before
-            if source.labels.digest != document.labels.digest:
+            now, then = ({*zip(each.items, each.labels, strict=True)} for each in (source.labels, document.labels))
+            if now != then:
                 show.warning(
                     f"the labels have changed since {document.started}; the certificate is about those of then"
                 )
