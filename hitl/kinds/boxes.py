@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -299,8 +300,8 @@ def combine_boxes(
 ) -> list[list[Part]]:
     """Return the objects of each image, most certain first.
 
-    `images` has, for each image, annotator -> their boxes (x, y, width, height, label). Raise BadAnnotations for a box
-    without an area, or with a number that is not finite.
+    `images` has, for each image, annotator -> their boxes (x, y, width, height, label). Raise BadAnnotations for
+    anything else, for a box without an area, or with a number that is not finite.
 
     Example:
         >>> from hitl.kinds.boxes import combine_boxes
@@ -311,8 +312,13 @@ def combine_boxes(
     rows = [(n, str(who), own) for n, drawn in enumerate(images) for who, own in drawn.items()]
     for n, who, own in rows:
         for drawn_box in own:
-            if not (np.isfinite(drawn_box[:4]).all() and min(drawn_box[2:4]) > 0):
-                raise BadAnnotations(f"image {n}, annotator {who!r}: expected a box with an area, got {drawn_box}")
+            sides = drawn_box[:4]
+            is_box = len(drawn_box) == 5 and isinstance(drawn_box[4], str) and all(isinstance(s, Real) for s in sides)
+            if not (is_box and np.isfinite(sides).all() and min(sides[2:]) >= 10**-BOX_DIGITS):
+                raise BadAnnotations(
+                    f"image {n}, annotator {who!r}: expected a box with an area, as (x, y, width, height, label), "
+                    f"got {drawn_box}"
+                )
     objects: list[list[Part]] = [[] for _ in images]
     classes = natural_order(list({box[4] for *_, own in rows for box in own}))
     if classes:

@@ -385,8 +385,9 @@ def test_in_python_the_method_is_a_choice_and_a_box_has_an_area() -> None:
     images += [dict.fromkeys(drew, cat) | dict.fromkeys(none, empty) for drew, none in (("ab", "cde"), ("abc", "de"))]
     assert [len(boxes) for boxes in combine_boxes(images, MajorityVote())[-2:]] == [0, 1]
     assert combine_boxes([{"ann": [], "bob": []}, {}]) == [[], []]
-    with pytest.raises(BadAnnotations, match="image 0, annotator 'ann': expected a box with an area"):
-        combine_boxes([{"ann": [(0, 0, 0, 1, "cat")]}])
+    for wrong in ((0, 0, 0, 1, "cat"), (0, 0, 1e-9, 1, "cat"), ("0", 0, 1, 1, "cat"), (0, 0, 1, 1), (0, 0, 1, 1, 7)):
+        with pytest.raises(BadAnnotations, match="image 0, annotator 'ann': expected a box with an area, as "):
+            combine_boxes([{"ann": [wrong], "bob": [(0, 0, 1, 1, "cat")]}])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("labels", ["x", "xy"])
