@@ -73,7 +73,7 @@ class EstimatorClassifier:
         x_n = evidence.features if self.input_n is None else self.input_n
         assert x_n is not None
         q_mj, rows = q_nj[trained_n], np.flatnonzero(trained_n)
-        present_n = np.array([x is not None for x in x_n]) if x_n.ndim == 1 else np.ones(len(q_nj), dtype=bool)
+        present_n = np.array([x is not None for x in x_n]) if len(x_n.shape) == 1 else np.ones(len(q_nj), dtype=bool)
         estimator = replace(self, input_n=x_n).fitted(rows, q_mj)
         if estimator is None:
             return np.tile((q_mj.sum(axis=0) + 1) / (len(q_mj) + q_mj.shape[1]), (len(q_nj), 1))

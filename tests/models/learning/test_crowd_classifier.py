@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -151,3 +152,9 @@ def test_no_training_waits_for_threads_of_a_busy_machine() -> None:
         Counting.threads.clear()
         CrowdClassifier(Counting()).fit(X, Y)
     assert Counting.threads == {1}
+
+
+def test_frames_of_polars_are_features_and_labels_too() -> None:
+    model = CrowdClassifier().fit(pl.DataFrame(X), pl.DataFrame(Y))
+    expected = CrowdClassifier().fit(X, Y).predict_proba(X)
+    np.testing.assert_allclose(model.predict_proba(pl.DataFrame(X)), expected)
