@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -72,13 +72,18 @@ def chosen(name: str, settings: Mapping[str, Any], paper: bool) -> Combiner:
 
     A name with a colon is a class of the user, `module:Class` or `file.py:Class`.
     """
-    if ":" in name and not paper:
-        made = import_module("hitl.models.predictors.loading").import_name(name, "method")
-        try:
-            return cast("Combiner", made(**settings))
-        except TypeError as error:
-            raise BadSettings(f"method {name!r}: {error}") from None
-    return published(name, **settings) if paper else combiner(name, **settings)
+    if ":" not in name:
+        return published(name, **settings) if paper else combiner(name, **settings)
+    made = import_module("hitl.models.predictors.loading").import_name(name, "method")
+    if paper and not hasattr(made, "paper"):
+        raise BadSettings(f"method {name!r} has no settings of a paper; expected a classmethod `paper` that sets them")
+    try:
+        found = replace(made.paper(), **settings) if paper else made(**settings)
+    except TypeError as error:
+        raise BadSettings(f"method {name!r}: {error}") from None
+    if not hasattr(found, "fit"):
+        raise BadSettings(f"method {name!r} has no `fit`; hitl.testing.check_combiner says what a method needs")
+    return cast("Combiner", found)
 
 
 def combiner_of(fit: Fit) -> Combiner:

@@ -360,3 +360,35 @@ def test_a_frame_of_hitl_is_a_models_predictions_whatever_the_items_are_called()
     predictions = hitl.combine(LABELS).frame()
     other = hitl.combine(LABELS.rename(columns={"item": "song"}), predictions, item="song")
     assert np.array_equal(other.probabilities, hitl.combine(LABELS, predictions).probabilities)
+
+
+OF_USER = """
+from dataclasses import dataclass
+from hitl.models import OneCoin
+
+class NoFit:
+    uses = frozenset()
+
+@dataclass(frozen=True)
+class Mine(OneCoin):
+    @classmethod
+    def paper(cls):
+        return cls(max_iterations=2)
+
+def made(**settings):
+    return OneCoin(**settings)
+"""
+
+
+def test_a_method_in_a_file_has_the_settings_of_its_paper_and_needs_a_fit(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OF_USER)
+    for name, given in {"Mine": {"paper": True}, "made": {"max_iterations": 2}}.items():
+        found = hitl.combine(LABELS, method=f"{tmp_path}/mine.py:{name}", **given)
+        expected = OneCoin(max_iterations=2).fit(Evidence(Annotations.from_frame(LABELS)))
+        np.testing.assert_array_equal(found.probabilities, expected.probabilities)
+    for name, given, words in (
+        ("NoFit", {}, "mine.py:NoFit' has no `fit`; hitl.testing.check_combiner"),
+        ("made", {"paper": True}, "mine.py:made' has no settings of a paper; expected a classmethod `paper`"),
+    ):
+        with pytest.raises(BadSettings, match=words):
+            hitl.combine(LABELS, method=f"{tmp_path}/mine.py:{name}", **given)
