@@ -139,7 +139,7 @@ def send(
 def on_platform(settings: Settings, store: Store, operation: Operation, where: str) -> Operation:
     """Replace the user's own ids in ground truth by the platform's keys. Return other operations unchanged.
 
-    Raises BadTable if an item is not stored, BadInput if two stored items have the same own id.
+    Raises BadTable if an item is not stored or has no such part, BadInput if two stored items have the same own id.
     """
     if operation.kind != "gold":
         return operation
@@ -152,5 +152,10 @@ def on_platform(settings: Settings, store: Store, operation: Operation, where: s
             f"{where}: item {missing[0]!r}{more} is not in the project, nothing was sent; expected the names that "
             "`hitl export` writes, or `hitl add` it first"
         )
+    for question in (one for one in store.questions(settings.name) or () if kind_of(one).of_parts):
+        for item, label in truth.get(question.name, {}).items():
+            data = json.loads(store.data_of(settings.name, keys[item]) or "{}")
+            if (why := kind_of(question).unusable([label], data.get(question.field))[0]) is not None:
+                raise BadTable(f"{where}: item {item!r}: {why}; nothing was sent")
     by_key = {name: {keys[item]: label for item, label in labels.items()} for name, labels in truth.items()}
     return replace(operation, payload={**operation.payload, "questions": by_key})

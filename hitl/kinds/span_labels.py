@@ -174,6 +174,9 @@ class SpanLabels(Answers, OneLineRepr):
         item_of, annotator_of, class_of = (
             {name: n for n, name in enumerate(names)} for names in (items, annotators, classes)
         )
+        truth = {  # of an item with a span that has no place, the truth is not known
+            name: spans for name, spans in truth.items() if all(place(item_of[name], *span[:2]) for span in spans)
+        }
         last = {(item_of[answer.item], annotator_of[answer.annotator]): answer for answer in answers}
         ordered = [last[pair] for pair in sorted(last)]
 

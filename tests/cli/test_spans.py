@@ -109,3 +109,27 @@ def test_a_table_of_items_with_times_is_not_spans(run: Run, tmp_path: Path) -> N
     assert "a.csv: the columns start and end are not read: each row is a label of a whole item" in err
     (tmp_path / "b.csv").write_text(f"item,annotator,label,x,y,width,height\n{rows.replace(',1,2', ',1,2,3,4')}\n")
     assert "b.csv: the columns x, y, width and height are not read" in run("combine", "b.csv", "--output", "c.csv")[2]
+
+
+def test_gold_that_is_no_part_of_its_text_is_refused_and_never_means_that_nothing_is_there(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "hitl.toml").write_text('name = "p"\n[source]\nkind = "tables"\npath = "data"\n')
+    (tmp_path / "data").mkdir()
+    rows = (row.replace('"document"', '"item"') for row in SPANS.splitlines())
+    (tmp_path / "data" / "annotations.jsonl").write_text("\n".join(rows) + "\n")
+    (tmp_path / "data" / "items.csv").write_text("item,text\na,Ada met Bob.\nb,Nothing here.\n")
+    assert run("run")[0] == 0
+    for start, end, why in ((8, 99, "reaches beyond the text, which has 12"), (3, 4, "nothing but white space")):
+        (tmp_path / "known.csv").write_text(f"item,start,end,label\na,0,3,PER\na,{start},{end},LOC\n")
+        code, _, err = run("gold", "known.csv")
+        assert (code, "known.csv: item 'a': 'LOC' from" in err, why in err, "nothing was sent" in err) == (
+            65,
+            *[True] * 3,
+        )
+    (tmp_path / "known.csv").write_text("item,start,end,label\na,0,3,PER\na,8,11,LOC\n")
+    assert run("gold", "known.csv")[0] == 0
+    (tmp_path / "data" / "items.csv").write_text("item,text\na,Ada met.\nb,Nothing here.\n")  # Bob is gone
+    assert run("run")[0] == 0
+    found = {row["item"]: row for row in read_table("data/hitl-output/consensus.csv").to_pylist()}
+    assert (found["a"]["label"], float(found["a"]["confidence"]) < 1) == ("PER", True)
