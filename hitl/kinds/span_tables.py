@@ -135,10 +135,14 @@ def span_rows(
     sides = (table.column(side).to_pylist() for side in ("start", "end"))
     rows: list[tuple[Any, Any, Span | BadTable | None]] = []
     span: Span | BadTable | None
+    in_words: dict[Any, bool] = {}  # document -> whether its times are text
     for row, (document, annotator, label, start, end) in enumerate(zip(*owners, *sides, strict=True)):
         try:
             if texts is None:
                 span = time_span(start, end, label)
+                for side in () if span is None else span[:2]:
+                    if in_words.setdefault(document, isinstance(side, str)) != isinstance(side, str):
+                        raise ValueError(f"{side} among other times of {document!r}; expected all numbers or ISO 8601")
             elif document not in texts:
                 raise ValueError(f"no text of document {document!r}")
             else:

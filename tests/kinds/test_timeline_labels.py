@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hitl.errors import BadTable
+from hitl.errors import BadTable, UnreadableSpans
 from hitl.kinds.kind import NOTHING
 from hitl.kinds.span_labels import Answer, SpanLabels
 from hitl.kinds.span_tables import answer_table, read_labels
@@ -99,3 +99,14 @@ def test_what_is_no_stretch_in_a_table_is_named(start: Any, end: Any, label: str
     rows = {"document": ["a"], "annotator": ["ann"], "start": [start], "end": [end], "label": [label]}
     with pytest.raises(BadTable, match=f"spans, row 0: .*{what}"):
         read_labels(rows)
+
+
+def test_numbers_and_times_in_one_recording_are_told() -> None:
+    times = ["2026-02-01T00:00:00", "2026-02-01T00:00:09"]
+    rows = [("r", "ann", 1, 2.5), ("r", "bob", *times), ("r", "cy", 1, times[1]), ("s", "ann", *times)]
+    table = {name: [str(row[n]) for row in rows] for n, name in enumerate(("document", "annotator", "start", "end"))}
+    with pytest.warns(
+        UnreadableSpans, match=r"2 answers .*row 1: 2026.* among other times of 'r'; expected all numbers"
+    ):
+        found = read_labels(table | {"label": ["A"] * len(rows)})
+    assert [found.items[n] for n in found.item_s] == ["r", "s"]
