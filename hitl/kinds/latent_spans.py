@@ -179,7 +179,7 @@ def _prior_rows(crowd_hl: Floats, count_khl: Floats) -> Floats:
     errors_k = count_khl.sum(axis=(1, 2)) - np.einsum("khh->k", count_khl)
     expected_k = count_khl.sum(axis=2) @ confused_hl.sum(axis=1)
     usual = STRENGTH * expected_k.sum() / max(float(count_khl.sum()), SMALLEST)
-    factor_k = (errors_k + usual) / np.maximum(expected_k + usual, SMALLEST)
+    factor_k = (errors_k + usual + SMALLEST) / (expected_k + usual + SMALLEST)  # 1 if no mark can tell
     most = (1 - 1 / len(crowd_hl)) / max(float(confused_hl.sum(axis=1).max()), SMALLEST)
     rows_khl = np.minimum(factor_k, most)[:, None, None] * confused_hl
     prior_khl: Floats = rows_khl + np.eye(len(crowd_hl)) * (1 - rows_khl.sum(axis=2))[:, :, None]

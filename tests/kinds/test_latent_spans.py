@@ -211,3 +211,11 @@ def test_texts_without_a_mark_may_have_missed_spans() -> None:
 def test_known_spans_need_no_annotator() -> None:
     labels = SpanLabels.from_texts({"t": "Ada met Bob"}, [], {"t": [(0, 3, "A")]})
     assert [span.at("start", "end") for span in found_spans(labels)] == [(0, 3)]
+
+
+def test_marks_that_are_all_known_to_be_wrong_say_nothing_about_classes() -> None:
+    answers = [Answer("r", "ann", [(1, 9, "A")]), Answer("r", "bob", [(20, 30, "B")]), Answer("s", "ann", [])]
+    labels = SpanLabels.from_recordings(["r", "s"], answers, {"r": []})
+    with np.errstate(all="raise"):
+        found = learn_spans(labels.matched[0], np.array([30.0, 30.0]))
+    assert (found.label_khl > 0).all()
