@@ -123,10 +123,7 @@ def test_gold_that_is_no_part_of_its_text_is_refused_and_never_means_that_nothin
     for start, end, why in ((8, 99, "reaches beyond the text, which has 12"), (3, 4, "nothing but white space")):
         (tmp_path / "known.csv").write_text(f"item,start,end,label\na,0,3,PER\na,{start},{end},LOC\n")
         code, _, err = run("gold", "known.csv")
-        assert (code, "known.csv: item 'a': 'LOC' from" in err, why in err, "nothing was sent" in err) == (
-            65,
-            *[True] * 3,
-        )
+        assert (code, err.startswith("hitl: known.csv: item 'a': 'LOC' from "), why in err) == (65, True, True)
     (tmp_path / "known.csv").write_text("item,start,end,label\na,0,3,PER\na,8,11,LOC\n")
     assert run("gold", "known.csv")[0] == 0
     (tmp_path / "data" / "items.csv").write_text("item,text\na,Ada met.\nb,Nothing here.\n")  # Bob is gone
