@@ -108,6 +108,8 @@ def percent(share: float, digits: int = 1) -> str:
 def expected_fields(field: str, data: Sequence[Mapping[str, Any]]) -> str:
     """Return the end of a message about a field that no item has: the existing fields, and the most similar one."""
     fields = list(dict.fromkeys(name for one in data for name in one))
+    if not fields:
+        return "the items have no fields; expected some, such as the columns of items.csv in a folder of tables"
     return f"expected one of {', '.join(fields)}{did_you_mean(field, fields)}"
 
 

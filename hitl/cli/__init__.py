@@ -56,12 +56,14 @@ def _messages_as_lines() -> Iterator[None]:
     from hitl.cli import show
 
     original, log, lines = warnings.showwarning, logging.getLogger("hitl"), _Lines(logging.WARNING)
+    shown: set[str] = set()  # the filter "default" forgets them whenever filters change, as between two fits
 
     def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-        if category.__module__.startswith("hitl."):
-            show.warning(str(message))
-        else:
+        if not category.__module__.startswith("hitl."):
             original(message, category, *where, **more)
+        elif str(message) not in shown:
+            shown.add(str(message))
+            show.warning(str(message))
 
     log.addHandler(lines)
     try:

@@ -234,3 +234,18 @@ def test_a_label_that_source_classes_lacks_is_named_with_its_line_and_stops_no_r
     code, _, err = run("run", "--accept-deletions")
     named = "annotations.csv, line 3: '4' is left out: add it to source.classes or correct the label"
     assert (code, named in err) == (0, True), err
+
+
+def test_what_items_without_fields_lack_is_said_and_a_warning_comes_once(run: Run, tmp_path: Path) -> None:
+    rows = [(n, "ab"[n % 2]) for n in range(24)]
+    said = "".join(f"{n},{who},{label}\n" for n, label in rows for who in ("ann", "bob"))
+    (tmp_path / "annotations.csv").write_text("item,annotator,label\n" + said)
+    (tmp_path / "truth.csv").write_text("item,label\n" + "".join(f"{n},{label}\n" for n, label in rows))
+    (tmp_path / "probabilities_net.csv").write_text("item,p_a,p_b\n" + "".join(f"{n},0.5,0.5\n" for n, _ in rows))
+    source = 'name = "p"\n[source]\nkind = "tables"\npath = "."\n'
+    (tmp_path / "hitl.toml").write_text(f'{source}[combine]\nmethod = "glad"\n')
+    code, _, err = run("run")
+    assert (code, err.count("glad ignores the probabilities of 'net'")) == (0, 1)
+    (tmp_path / "hitl.toml").write_text(f'{source}[features]\ntext = "text"\n')
+    code, _, err = run("run")
+    assert (code, "no item has the field 'text'; the items have no fields; expected some, such as" in err) == (78, True)
