@@ -149,9 +149,9 @@ def probabilities_of(annotations: Annotations, model: str, table: pa.Table) -> t
     return values, lambda item: f"{place_of(int(row_of[item]))}: item {annotations.items[item]!r}"
 
 
-def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
+def features_of(annotations: Annotations, table: pa.Table, item: str, called: str = "features") -> Floats:
     """Return (N, D) features in the order of the items; an item that is not in the table has a row of NaN."""
-    where = name_of(table, "features")
+    where = name_of(table, called)
     names, x_md = vectors_of(table, where, item)
     rows = codes_in(pa.chunked_array([pa.array(names)]), annotations.items, lambda _: where)
     require_memory(where, 2 * 8 * annotations.n_items * x_md.shape[1], instead=FEWER_NUMBERS)
@@ -162,7 +162,7 @@ def features_of(annotations: Annotations, table: pa.Table, item: str) -> Floats:
 
 def places_of_items(annotations: Annotations, table: pa.Table, item: str) -> npt.NDArray[np.int64]:
     """Return (N, 2) sequence and position of each item. Raise BadEvidence for an item without them."""
-    x_nd = features_of(annotations, table, item)
+    x_nd = features_of(annotations, table, item, "sequence")
     bad = np.flatnonzero((x_nd != np.floor(x_nd)).any(axis=1))
     if bad.size:
         raise BadEvidence(

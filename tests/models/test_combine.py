@@ -288,6 +288,8 @@ def test_whatever_a_method_needs_can_be_given(method: str, kind: str, labels: An
 def test_an_item_without_a_place_in_a_sequence_is_named() -> None:
     with pytest.raises(BadInput, match=r"sequence: item .* has no place"):
         hitl.combine(LABELS, method="sequential-ibcc", sequence=EVIDENCE_TABLES["sequence"][1:])
+    with pytest.raises(BadInput, match=r"sequence, column 'page': not numeric: 'page 1'; expected numbers"):
+        hitl.combine(LABELS, method="sequential-ibcc", sequence=EVIDENCE_TABLES["sequence"].assign(page="page 1"))
 
 
 @dataclass(frozen=True)
