@@ -20,6 +20,11 @@ CONNECTED = "CO"
 """State of a model backend that responds."""
 PROJECTS = 20
 """Maximum number of projects to choose from."""
+COSTLY: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "Taxonomy": [("choose several answers", "maxUsages", "1")],
+    "RectangleLabels": [("turn boxes", "canRotate", "false")],
+}
+"""Tag of a control -> what annotators may do there that hitl cannot read, and the attribute that prevents it."""
 NAMED = 5
 """Maximum number of people named in a message."""
 
@@ -100,14 +105,11 @@ def describe(client: Client, project: int, control: str | None) -> tuple[str, li
 def _cautions(xml: str, form: Form) -> list[str]:
     """Describe the controls in use whose annotations may be worth less than they cost."""
     names = {each.name for each in form.controls}
-    several = {
-        attributes["name"]
-        for attributes in map(attributes_of, ElementTree.fromstring(xml).iter("Taxonomy"))  # nosec B314  # as parsed before
-        if attributes.get("maxusages") != "1" and attributes.get("name") in names
-    }
     notes = [
-        f'{name!r} lets annotators choose several answers, and such annotations count as skips: set maxUsages="1" on it'
-        for name in sorted(several)
+        f'{attributes["name"]!r} lets annotators {what}, and such annotations count as skips: set {setting}="{value}" on it'
+        for element in ElementTree.fromstring(xml).iter()  # nosec B314  # as parsed before
+        for what, setting, value in COSTLY.get(element.tag, ())
+        if (attributes := attributes_of(element)).get("name") in names and attributes.get(setting.lower()) != value
     ]
     return notes + [
         f"{name!r} is not always shown (visibleWhen): a task where nobody sees it gets budget.max_labels annotations, "

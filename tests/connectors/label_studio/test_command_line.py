@@ -110,19 +110,19 @@ def test_init_says_which_projects_there_are(project: Project, hitl: Hitl, tmp_pa
 
 
 def test_what_costs_answers_is_said_before_there_are_any(make_project: Callable[..., Project], hitl: Hitl) -> None:
-    config = """<View><Text name="text" value="$text"/>
+    config = """<View><Text name="text" value="$text"/><Image name="image" value="$image"/>
+    <RectangleLabels name="car" toName="image"><Label value="car"/></RectangleLabels>
     <Choices name="kind" toName="text"><Choice value="ad"/><Choice value="post"/></Choices>
     <Taxonomy name="topic" toName="text"><Choice value="a"/><Choice value="b"/></Taxonomy>
     <View visibleWhen="choice-selected" whenTagName="kind" whenChoiceValue="ad"><Rating name="stars" toName="text"/>
     </View></View>"""
     several, hidden = "'topic' lets annotators choose several answers", "'stars' is not always shown (visibleWhen)"
+    notes = (several, hidden, "'car' lets annotators turn boxes")
     project = make_project(config)
     made = hitl("init", f"{project.server.url}/projects/{project.number}")
-    assert [line.startswith(f"note: {note}") for line in made.stdout.splitlines() for note in (several, hidden)].count(
-        True
-    ) == 2, made.stdout
+    assert all(f"note: {note}" in made.stdout for note in notes), made.stdout
     (line,) = [line for line in hitl("doctor").stdout.split("\n") if several in line]
-    assert hidden in line
+    assert all(note in line for note in notes)
     alone = make_project(config.replace('name="topic"', 'name="topic" maxUsages="1"'))
     assert hitl("init", f"{alone.server.url}/projects/{alone.number}", "-c", "b.toml", "--control", "topic").stdout
     assert "warn  labeling configuration" not in hitl("doctor", "-c", "b.toml").stdout
