@@ -20,11 +20,11 @@ CONNECTED = "CO"
 """State of a model backend that responds."""
 PROJECTS = 20
 """Maximum number of projects to choose from."""
-COSTLY: Mapping[str, Sequence[tuple[str, str, str]]] = {
-    "Taxonomy": [("choose several answers", "maxUsages", "1")],
-    "RectangleLabels": [("turn boxes", "canRotate", "false")],
-}
-"""Tag of a control -> what annotators may do there that hitl cannot read, and the attribute that prevents it."""
+COSTLY = (
+    ("Taxonomy", "choose several answers", "maxUsages", "1"),
+    ("RectangleLabels", "turn boxes", "canRotate", "false"),
+)
+"""Controls, what annotators may do there that hitl cannot read, and the attribute that prevents it."""
 NAMED = 5
 """Maximum number of people named in a message."""
 
@@ -106,9 +106,9 @@ def _cautions(xml: str, form: Form) -> list[str]:
     """Describe the controls in use whose annotations may be worth less than they cost."""
     names = {each.name for each in form.controls}
     notes = [
-        f'{attributes["name"]!r} lets annotators {what}, and such annotations count as skips: set {setting}="{value}" on it'
-        for element in ElementTree.fromstring(xml).iter()  # nosec B314  # as parsed before
-        for what, setting, value in COSTLY.get(element.tag, ())
+        f'{attributes["name"]!r} lets annotators {what}, and such annotations become skips: set {setting}="{value}"'
+        for tag, what, setting, value in COSTLY
+        for element in ElementTree.fromstring(xml).iter(tag)  # nosec B314  # as parsed before
         if (attributes := attributes_of(element)).get("name") in names and attributes.get(setting.lower()) != value
     ]
     return notes + [
