@@ -105,8 +105,7 @@ class Forecast:
         return self.high > EARLY * self.low
 
     def __str__(self) -> str:
-        reaches = self.target is not None and self.reached >= 0.5
-        goal = f" to reach {percent(self.target)}" if reaches else ""
+        goal = "" if self.target is None or self.reached < 0.5 else f" to reach {percent(self.target)}"
         if self.too_early:
             text = f"It's too early to forecast the number of answers{goal or ' to go'}."
         else:
@@ -117,7 +116,7 @@ class Forecast:
             left = round(self.unfinished)
             items = "One item" if left == 1 else f"{left:,} items"
             text += f" {items} will stay below the target: label limit, or everyone will have answered."
-        if not (reaches or self.too_early):
+        if not (goal or self.too_early):
             below = "" if self.target is None else f", below the target of {percent(self.target)}"
             text += f" Believed accuracy then: {percent(self.accuracy)}{below}."
         return text

@@ -13,10 +13,11 @@ def project_stop(pool: PoolState, crew: Crew, budget: Budget) -> str | None:
     """Explain why the project is done, or return None while it is not."""
     if not pool.open_rows.size:
         return "every item is done"
-    if target_reached(pool, budget):
+    target = budget.target_accuracy
+    if target is not None and reached(pool.expected, target):
         expected = pool.expected
         told = f", and {expected.wrong:.0f} of {expected.checked} gold items are wrong" if expected.checked else ""
-        return f"{expected} of the labels are believed to be right{told} (target: {percent(budget.target_accuracy)})"
+        return f"{expected} of the labels are believed to be right{told} (target: {percent(target)})"
     if budget.answers is not None and pool.answered >= budget.answers:
         return f"{pool.answered:,} answers were given, and the budget was {budget.answers:,} (budget.answers)"
     if budget.value_per_label is not None:
