@@ -3,7 +3,9 @@
 Judges are the models of the evidence. What people say is the reference. The judges are combined without people's
 labels, by fits that learn from what people said about other items: the items that were read are split into FOLDS, and
 each is believed by a fit that does not know its answer. That belief is the proxy of `share_of`. So judges make the
-intervals narrower and cannot make them wrong, if the items that people read were drawn at random.
+intervals narrower and cannot make them wrong, if the items that people read were drawn at random. Judges may count as
+models, which are calibrated as a pool, or as annotators, who have confusion matrices: the role is taken in which these
+fits predict what people said better.
 
 They need not be recorded as drawn. SHA-256 of its name gives every item a place in one random order. The beginning of
 that order is a random sample, and those who have read it can prove it later.
@@ -18,6 +20,7 @@ The worth of K judges is the number of judges who err independently and whose er
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -29,6 +32,7 @@ from hitl.annotations import Annotations, Floats, Ints
 from hitl.consensus import Consensus
 from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
+from hitl.score import log_loss
 
 Codes = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -77,6 +81,9 @@ class Panel:
         read: number of items that people have read.
         drawn: number of these that are the beginning of the random order; 0 if there is no such beginning of FEW items.
         next: items to read, in order.
+        losses: role of the judges ("models", "annotators") -> mean log loss, in nats, of what people said, by fits that
+            do not know it. The role with the lower one is taken. Empty if fewer than FEW items were read, or if the
+            method needs models: then judges count as models.
         answer_nk: (N, K) codes of the judges' answers, -1 for none.
     """
 
@@ -86,6 +93,7 @@ class Panel:
     read: int
     drawn: int
     next: tuple[Next, ...]
+    losses: dict[str, float]
     answer_nk: Codes
 
 
@@ -113,8 +121,12 @@ def judged(
     answer_nk = np.stack([_answers(p_nj) for p_nj in evidence.probabilities.values()], axis=1)
     reference_n, place_n = _reference(evidence, fit), _random_places(labels)
     alone = replace(evidence, annotations=labels.select(np.zeros(len(labels), bool)))
-    belief_nj = _beliefs(alone, reference_n, place_n, fit)
-    read_n = reference_n >= 0
+    read_n, roles = reference_n >= 0, {"models": _beliefs(alone, reference_n, place_n, fit)}
+    if read_n.sum() >= FEW:
+        with suppress(BadEvidence):  # a method that needs models
+            roles["annotators"] = _beliefs(_as_annotators(alone, answer_nk), reference_n, place_n, fit)
+    losses = {role: log_loss(q_nj, reference_n) for role, q_nj in roles.items()} if len(roles) > 1 else {}
+    belief_nj = roles[min(losses, key=losses.__getitem__, default="models")]
     drawn_n = _drawn(read_n, place_n)
     known_n = drawn_n if drawn_n.any() else read_n
 
@@ -139,6 +151,7 @@ def judged(
         read=int(read_n.sum()),
         drawn=int(drawn_n.sum()),
         next=_next(read_n, place_n, 1 - belief_nj.max(axis=1), many),
+        losses=losses,
         answer_nk=answer_nk,
     )
 
@@ -146,6 +159,23 @@ def judged(
 def _answers(p_nj: Floats) -> Codes:
     """Return (N,) the most likely class of a model's probabilities, -1 where it abstains."""
     return np.where(np.isnan(p_nj[:, 0]), -1, np.nan_to_num(p_nj).argmax(axis=1))
+
+
+def _as_annotators(judges: Evidence, answer_nk: Codes) -> Evidence:
+    """Return the evidence with the judges' answers as labels instead of probabilities."""
+    labels = judges.annotations
+    items, judge = np.nonzero(answer_nk >= 0)
+    given = Annotations(
+        items.astype(np.int32),
+        judge.astype(np.int32),
+        answer_nk[items, judge].astype(np.int32),
+        labels.items,
+        tuple(judges.probabilities),
+        labels.classes,
+        labels.classes,
+        ordered=labels.ordered,
+    )
+    return Evidence(given)
 
 
 def _reference(evidence: Evidence, fit: Callable[[Evidence], Consensus]) -> Ints:

@@ -89,7 +89,7 @@ def judge(
 
         write_page(page, panel, reading, [basis, *_summary(panel, passes, sure)], state and f"{require}: {state}")
     lines += show.wrote([output, page])
-    data = {"passing": passes, "read": panel.read, "drawn": panel.drawn, "confidence": sure}
+    data = {"passing": passes, "read": panel.read, "drawn": panel.drawn, "confidence": sure, "losses": panel.losses}
     data |= {PASS_RATE: panel.passing and asdict(panel.passing), WORTH: panel.worth and asdict(panel.worth)}
     data |= {"judges": judges.to_dict("records"), "next": reading.to_dict("records")}
     data |= {} if state is None else {"require": require, "state": state}
@@ -169,6 +169,11 @@ def _summary(panel: Panel, passes: list[str], sure: float) -> list[str]:
     if panel.worth is not None:
         worth = f"{panel.worth.share:.1f} independent ones ({panel.worth.low:.1f}–{panel.worth.high:.1f})"
         lines.append(f"The {show.counted(len(panel.judges), 'judge')} are worth {worth}, because they err together.")
+    if panel.losses:
+        (role, loss), (other, more) = sorted(panel.losses.items(), key=lambda each: each[1])
+        lines.append(
+            f"Counted as {role}, judges predict what people said best (log loss {loss:.2f}; as {other} {more:.2f})."
+        )
     return [*lines, f"The {100 * sure:g} % intervals rest {rests}."]
 
 

@@ -14,6 +14,7 @@ from hitl.active.guarantees import panel as panels
 from hitl.active.guarantees.intervals import clopper_pearson
 from hitl.active.guarantees.panel import judged
 from hitl.annotations import Annotations
+from hitl.consensus import Consensus
 from hitl.errors import BadEvidence, BadSettings
 from hitl.evidence import Evidence
 from hitl.models.combine import fit
@@ -63,6 +64,33 @@ def test_a_panel_makes_the_accuracy_of_a_judge_better_known_too() -> None:
     for one, share in zip(of(made).judges, made.right, strict=True):
         assert one.right is not None
         assert one.right.width < 0.65 * clopper_pearson(round(300 * share), 300).width
+
+
+def test_judges_take_the_role_that_predicts_what_people_said_better() -> None:
+    made = panel("biased", 4, items=200, read=100)
+    rng = np.random.default_rng(0)
+
+    def blind(to_models: bool, evidence: Evidence) -> Consensus:
+        """The default, which sees noise instead of the judges in one of their roles."""
+        labels = evidence.annotations
+        if evidence.probabilities and to_models:
+            noise = {name: rng.permutation(p_nj) for name, p_nj in evidence.probabilities.items()}
+            return DEFAULT(replace(evidence, probabilities=noise))
+        if len(labels) and not to_models and "ann" not in labels.annotators:
+            return DEFAULT(replace(evidence, annotations=replace(labels, label=rng.permutation(labels.label))))
+        return DEFAULT(evidence)
+
+    sees = judged(made.evidence, [1], DEFAULT, 20)
+    assert sees.losses["annotators"] < sees.losses["models"]
+    for better, worse in (("annotators", "models"), ("models", "annotators")):
+        found = judged(made.evidence, [1], partial(blind, worse == "models"), 20)
+        assert found.losses[better] + 0.1 < found.losses[worse]
+        assert found.losses[better] == pytest.approx(sees.losses[better])
+        assert (found.next == sees.next) is (better == "annotators")  # its beliefs choose what to read next
+    labels = made.evidence.annotations
+    few = replace(made.evidence, annotations=labels.select(np.isin(labels.item, made.read[:19])))
+    assert of(Panel(few, made.truth_n, made.read, made.right)).losses == {}
+    assert judged(made.evidence, [1], partial(fit, PL()), 0).losses == {}  # it needs models
 
 
 def test_the_worth_follows_from_the_correlations_of_errors() -> None:
@@ -229,6 +257,8 @@ def test_the_command_says_what_is_known_and_writes_a_page(run: Run, tmp_path: Pa
     assert direct.passing is not None
     assert found["pass_rate"]["share"] == pytest.approx(direct.passing.share)
     assert {one["judge"] for one in found["judges"]} == set(JUDGES)
+    assert found["losses"] == pytest.approx(direct.losses)
+    assert f"Counted as {min(direct.losses, key=direct.losses.__getitem__)}, judges predict" in out
     assert [one["item"] for one in found["next"]] == [made.evidence.annotations.items[one.item] for one in direct.next]
 
 
