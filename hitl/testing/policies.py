@@ -81,13 +81,16 @@ class Project:
     def is_open(self, item: int) -> bool:
         """Return True if a question about the item needs more labels.
 
-        It needs none if it has ground truth or `max_labels` labels, or if it is confident with at least `min_labels`.
+        None does if one of them has `max_labels` labels. Else those need none that have ground truth, or that are
+        confident with at least `min_labels`.
         """
         budget = self.budget
+        if max(evidence.annotations.labels_per_item[item] for evidence, _ in self.questions) >= budget.max_labels:
+            return False
         for evidence, consensus in self.questions:
             labels = evidence.annotations.labels_per_item[item]
             sure = consensus.confidence[item] >= budget.target_confidence and labels >= budget.min_labels
-            if not (evidence.known[item] or labels >= budget.max_labels or sure):
+            if not (evidence.known[item] or sure):
                 return True
         return False
 
