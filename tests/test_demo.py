@@ -27,8 +27,8 @@ def test_the_demo_ends_with_a_comparison_and_a_report(
         main()
     assert ended_with.value.code == 0
     out = capfd.readouterr().out
-    ours = re.search(r"hitl: +([\d.]+)% right with ([\d,]+) labels", out)
-    majority = re.search(r"majority: ([\d.]+)% right with ([\d,]+) labels, ([\d.]+)% with all 8,000", out)
+    ours = re.search(r"hitl: +([\d.]+) % right with ([\d,]+) labels", out)
+    majority = re.search(r"majority: ([\d.]+) % right with ([\d,]+) labels, ([\d.]+) % with all 8,000", out)
     assert ours is not None
     assert majority is not None
     assert ours[2] == majority[2]

@@ -33,7 +33,7 @@ def test_the_demo_through_label_studio(
         assert ended_with.value.code == 0
     out = capfd.readouterr().out
     assert f"{items} tasks, " in out
-    ended = re.search(r"hitl: +[\d.]+% right with (\d+) labels", out)
+    ended = re.search(r"hitl: +[\d.]+ % right with (\d+) labels", out)
     assert ended is not None
     assert re.search(r"starting Label Studio [\d.]+ from /\S+", out)
     assert not re.search(r"login|or as:|project: http|HITL_LABEL_STUDIO_TOKEN", out)  # there is no server any more
