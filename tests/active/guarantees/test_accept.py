@@ -75,7 +75,7 @@ def test_nobody_is_asked_about_items_that_are_accepted(run: Run, project: Path) 
     assert why == {"accepted without annotators"}
     assert asked
 
-    liar = next(iter(fresh))  # the consensus says otherwise: the item is asked about again, and the others stay
+    liar = min(before & fresh)  # the consensus says otherwise: the item is asked about again, and the others stay
     skipped.loc[skipped.item == liar, "label"] = {"cat": "dog", "dog": "cat"}[skipped.set_index("item").label[liar]]
     skipped.to_csv("skip.csv", index=False)
     os.utime("skip.csv", (1, 1))
