@@ -34,7 +34,7 @@ def consensus(made: Experiment, n: int) -> list[dict[str, Any]]:
 
 
 def test_reviewers_and_judges_on_two_hundred_traces(run: Run, mlflow: Server, tmp_path: Path) -> None:
-    made, rng = mlflow.experiment("chat", TRACES, FORM), np.random.default_rng(0)
+    made, rng = mlflow.experiment("reviews", TRACES, FORM), np.random.default_rng(0)
     truth = rng.random(TRACES) < 0.6
     accuracy = {"ann": 0.95, "bob": 0.85, "cyd": 0.7, "gpt": 0.75, "claude": 0.8}
 
