@@ -264,7 +264,7 @@ class Operation:
 
     @property
     def subject(self) -> str:
-        """What the operation is about, for messages: "questions of ann"."""
+        """Subject of the operation, for messages: "questions of ann"."""
         return SUBJECTS[self.kind] + (f" of {self.key}" if self.key else "")
 
     @cached_property

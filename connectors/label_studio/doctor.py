@@ -112,7 +112,7 @@ def _cautions(xml: str, form: Form) -> list[str]:
         if (attributes := attributes_of(element)).get("name") in names and attributes.get(setting.lower()) != value
     ]
     return notes + [
-        f"{name!r} is not always shown (visibleWhen): a task where nobody sees it gets budget.max_labels annotations, "
+        f"{name!r} is not always shown (visibleWhen): a task that hides it gets budget.max_labels annotations, "
         "unless source.control names another control to use alone"
         for name in sorted(form.conditional & names)
     ]
