@@ -21,13 +21,13 @@ from tests.bench.human_and_model.crowds import SETS
 
 WHY = """Where hitl is worse, and why:
 rte        TF-IDF says nothing of entailment: the classifier is right on one pair of two. The default sees that it knows
-           nothing: labels are within a quarter of a point of people alone. CROWDLAB's with up to three labels are 3 to
-           13 points below people alone.
+           nothing: labels are within half a point of people alone. CROWDLAB's with up to three labels are 2 to
+           12 points below people alone.
 labelme    The classifier learned the annotators' errors, and the default takes it to be independent of them: accuracy
-           is above CROWDLAB's, but it is .09 to .11 too sure. CROWDLAB averages instead of multiplying and is less sure
+           is above CROWDLAB's, but it is .08 to .10 too sure. CROWDLAB averages instead of multiplying and is less sure
            everywhere: better here, too unsure on most others.
-music      Accuracy with the classifier is up to .3 points below people alone with two labels and more, 8 points above
-           with 1.2; log loss is .10 to .18 lower. With three labels it is .12 too sure, as people alone are.
+music      Accuracy with the classifier is up to .4 points below people alone with two and three labels, 9 points above
+           with 1.2; log loss is .10 to .45 lower. With three labels it is .11 too sure, people alone are .12.
 """.splitlines()
 """Of the figures kept; counts and what was tried were measured beside them."""
 
