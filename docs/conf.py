@@ -8,13 +8,14 @@ import hitl
 project = "hitl"
 author = "the authors of hitl"
 version = release = hitl.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"hitl {version}"
 html_show_sourcelink = False
 html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
+html_static_path, html_css_files = ["_static"], ["site.css"]
 
 # Notebooks call `hitl` of this environment, in a temporary folder. One that fails breaks the build.
 os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
