@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -33,9 +34,9 @@ from hitl.crew import EXPECTED_ACCURACY
 from hitl.evidence import Evidence
 from hitl.models.annotators.confusion import report_of
 from hitl.models.calibration.temperature import LogTemperature
-from hitl.models.combiner import concluded, used
+from hitl.models.combiner import concluded, used, used_shards
 from hitl.models.inference import em, uncompared, warm_start
-from hitl.models.inference.engine import Table
+from hitl.models.inference.engine import Shards
 from hitl.models.numerics import kernels
 from hitl.models.numerics.checks import check_settings
 from hitl.models.numerics.clamping import known_truth
@@ -148,6 +149,7 @@ class OneCoin:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"truth"})
+    fits_shards: ClassVar[bool] = True
     one: ClassVar[bool] = True
     """True if an annotator has one coin for all classes."""
 
@@ -161,23 +163,23 @@ class OneCoin:
     def __post_init__(self) -> None:
         check_settings(self)
 
-    def fit(self, evidence: Evidence, *, start: Consensus | None = None) -> Consensus:
+    def fit(self, evidence: Evidence | Shards, *, start: Consensus | None = None) -> Consensus:
         """Run EM from the votes, or from `start`."""
-        evidence = used(self, evidence)
+        shards = used_shards(self, evidence)
         began = time.perf_counter()
-        annotations = evidence.annotations
+        annotations = shards.annotations
         found = uncompared.run_em(
-            Table(evidence),
+            shards,
             Shares.even(annotations.n_classes, self.share_smoothing),
             self._unlearned(annotations.n_annotators, annotations),
-            warm_start.first_beliefs(evidence, start, self._unlearned(1, annotations).first_jl),
+            partial(warm_start.first_beliefs, start=start, unmet_jl=self._unlearned(1, annotations).first_jl),
             tolerance=self.tolerance,
             max_iterations=self.max_iterations,
             least_labels=self.least_labels,
         )
         coins = found.annotators.learn(found.counts_klj)
         people = coins.report(annotations, found.counts_klj, found.prior.share_j)
-        return em.concluded(self, began, evidence, found, people)
+        return em.concluded(self, began, shards, found, people)
 
     def apply(self, consensus: Consensus, evidence: Evidence) -> Consensus:
         """Predict other items with the learned parameters; new annotators follow the prior."""
