@@ -227,7 +227,7 @@ def _spans(given: Given, texts: Path | None, save: Path | None) -> Combined:
     )
     columns = {"document": _document(given.item), "annotator": given.annotator, "label": given.label}
     files = (given.annotations if given.export is None else None, texts, given.truth)
-    spans, whole, truth = (None if path is None else read_table(path, [*columns.values(), "text"]) for path in files)
+    spans, whole, truth = (None if path is None else read_table(path, [*columns.values()]) for path in files)
     spans = spans if given.export is None else given.export.table
     labels = read_labels(spans, whole, truth, **columns, strict=given.strict)
     if labels.merged:

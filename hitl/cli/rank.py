@@ -48,14 +48,14 @@ def rank(
     """
     import pyarrow as pa
 
-    from hitl.models.preferences.comparisons import COLUMNS, Comparisons
+    from hitl.models.preferences.comparisons import NAMES, Comparisons
     from hitl.models.preferences.davidson import Davidson
     from hitl.tables.limits import require_memory
     from hitl.tables.read import read_table
     from hitl.tables.write import require_writable, write_table
 
     require_writable(output, annotators_output, plan, read=[comparisons])
-    given = Comparisons.from_table(read_table(comparisons, COLUMNS), str(comparisons))
+    given = Comparisons.from_table(read_table(comparisons, NAMES), str(comparisons))
     size = 100 * (len(given.items) + len(given.annotators)) ** 2  # of the Hessian, its inverse, and products
     require_memory(comparisons, size, instead="rank fewer items, or comparisons by fewer annotators")
     ranking = Davidson().fit(given)

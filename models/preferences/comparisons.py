@@ -17,12 +17,12 @@ from scipy.sparse.csgraph import connected_components
 
 from hitl.annotations import Floats, Ints
 from hitl.errors import BadTable
-from hitl.tables.columns import require_columns
+from hitl.tables.columns import as_text, require_columns, with_names
 from hitl.tables.encode import annotator_codes, report_empty
 from hitl.tables.read import place_in
 
 RANKING = "ranking"
-COLUMNS = ("left", "right", "winner", RANKING, "annotator")
+NAMES = ("left", "right", "winner", "annotator")
 TIE = "tie"
 
 
@@ -57,6 +57,7 @@ class Comparisons:
         if {RANKING, "left", "right", "winner"} <= {*table.column_names}:
             raise BadTable(f"{where}: it has {RANKING} and left, right, winner; expected one of the two")
         answer = RANKING if RANKING in table.column_names else "winner"
+        table = with_names(with_names(table, NAMES), [RANKING], as_text)
         require_columns(table, [answer] if answer == RANKING else ["left", "right", answer], where)
         place = place_in(table, lambda row: f"{where}, row {row}")
         answers = [(text or "").strip() for text in table.column(answer).to_pylist()]

@@ -130,3 +130,11 @@ def test_gold_that_is_no_part_of_its_text_is_refused_and_never_means_that_nothin
     assert run("run")[0] == 0
     found = {row["item"]: row for row in read_table("data/hitl-output/consensus.csv").to_pylist()}
     assert (found["a"]["label"], float(found["a"]["confidence"]) < 1) == ("PER", True)
+
+
+def test_long_texts_and_texts_like_numbers_are_read(run: Run, tmp_path: Path, spans: list[str]) -> None:
+    (tmp_path / "texts.csv").write_text(f"document,text\na,Ada met Bob{' and others' * 200}.\nb,1.0\n")
+    with (tmp_path / "spans.jsonl").open("a") as file:
+        file.write('{"document": "b", "annotator": "bob", "start": 0, "end": 3, "label": "PER"}\n')
+    assert run(*spans, "--output", "found.csv")[::2] == (0, "")
+    assert {"Ada", "1.0"} <= {row["text"] for row in read_table("found.csv").to_pylist()}

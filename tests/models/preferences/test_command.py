@@ -133,3 +133,9 @@ def test_the_comparisons_are_never_overwritten(run: Run) -> None:
     Path("c.csv").write_text("left,right,winner\na,b,a\n")
     code, _, err = run("rank", "c.csv", "--output", "c.csv")
     assert (code, "c.csv is named twice" in err) == (65, True)
+
+
+def test_long_rankings_are_read(run: Run, tmp_path: Path) -> None:
+    names = [f"a system with a long name {n:03d}" for n in range(50)]
+    (tmp_path / "rankings.csv").write_text("ranking\n" + " > ".join(names) + "\n")
+    assert [row["item"] for row in ranked(run, "rankings.csv")["leaderboard"]] == names

@@ -32,6 +32,11 @@ def test_pairs_are_read_by_name_and_by_side() -> None:
     ]
 
 
+def test_names_may_be_numbers() -> None:
+    given = Comparisons.from_table(pa.table({"left": [1, 2], "right": [2, 3], "winner": [1.0, 3.0]}))
+    assert (given.items, given.outcome.tolist()) == (("1", "2", "3"), [1, -1])
+
+
 def test_the_name_of_an_item_comes_before_a_side() -> None:
     given = Comparisons.from_table(pa.table({"left": ["right"], "right": ["b"], "winner": ["right"]}))
     assert given.outcome.tolist() == [1]
