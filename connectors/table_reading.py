@@ -193,10 +193,12 @@ class Reading:
                     raise error
             place_of = place_in(table)
             for column in (item, label):
-                require_storable(in_codes(table.column(column)), column, place_of, filled=True)
+                require_storable(in_codes(table.column(column)), column, place_of, filled=column == item)
             pairs = zip(table.column(item).to_pylist(), table.column(label).to_pylist(), strict=True)
             given: dict[str, str] = {}
             for number, (key, value) in enumerate(pairs):
+                if not value:
+                    continue  # the truth is not known
                 if not self.marks_parts and (value not in classes if classes else value in self._of.abstain):
                     expected = f"one of {', '.join(classes)} (source.classes)" if classes else "none of source.abstain"
                     raise BadTable(f"{place_of(number)}: {value!r} is no class; expected {expected}")

@@ -190,9 +190,10 @@ def test_a_table_that_goes_while_it_is_read_is_no_deletion(project: Path, monkey
 
 
 def test_truth_that_nobody_has_ever_said_is_told_or_refused(project: Path) -> None:
-    write(project, truth="item,label\na,yes\nb,yess\nc,yess\n")
+    write(project, truth="item,label\na,\nb,yess\nc,yess\n")
     (page,) = pulled(Tables(project))
     (problem,) = page.problems
+    assert [row.item for row in page.annotations if row.kind == "gold"] == ["b", "c"]  # an empty label is unknown
     assert "item 'b': no annotator has ever said 'yess'" in problem
     with pytest.raises(BadTable, match=r"truth.csv, line 3: 'yess' is no class; expected one of no, yes"):
         pulled(Tables(project, classes=("no", "yes")))
