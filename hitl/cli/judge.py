@@ -34,7 +34,8 @@ EXIT = {"met": 0, "not met": 1, "open": 3}
 def judge(
     given: Given,
     passing: Annotated[
-        str | None, opt("Comma-separated classes that pass; default: the class named yes, pass, correct ...", "--pass")
+        str | None,
+        opt('Comma-separated classes that pass ("a, b" is one); default: the class named yes, pass, ...', "--pass"),
     ] = None,
     require: Annotated[
         str | None, opt('What must hold, as "pass_rate >= 0.9", "worth >= 2", or the name of a judge and a share.')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from hitl.shards.cluster import OnCluster
 
 HERE = Path("hitl.toml")
+
+NAME = re.compile(r'\s*"([^"]*)"\s*(?=,|$)|([^,]+)')
 
 
 def opt(help: str, *names: str, **more: Any) -> Any:
@@ -133,13 +136,17 @@ def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tupl
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """Split comma-separated names. Return None for None. Raises BadSettings for a name that appears twice."""
+    """Split comma-separated names, of which "quoted, ones" may have commas. Return None for None.
+
+    Raises BadSettings for a name that appears twice.
+    """
     from hitl.tables.columns import require_distinct
 
     if text is None:
         return None
-    require_distinct(parts := tuple(part.strip() for part in text.split(",") if part.strip()))
-    return parts
+    parts = [quoted or plain.strip() for quoted, plain in NAME.findall(text)]
+    require_distinct(named := tuple(filter(None, parts)))
+    return named
 
 
 def refuse(given: Iterable[str], message: str) -> None:

@@ -290,6 +290,13 @@ def test_a_judge_named_as_a_figure_hides_none(run: Run, tmp_path: Path) -> None:
     assert (code, "--require worth: a judge has this name too" in err) == (BadSettings.exit_code, True)
 
 
+def test_a_class_with_a_comma_may_pass(run: Run, tmp_path: Path) -> None:
+    rows = ["item,annotator,label", 'a,gpt,"yes, mostly"', "a,ann,no", "b,gpt,no", 'b,ann,"yes, mostly"', "c,gpt,yes"]
+    Path("labels.csv").write_text("\n".join(rows) + "\n")
+    code, out, err = run("judge", "labels.csv", "--judge", "gpt", "--pass", '"yes, mostly", yes', "--json")
+    assert (code, json.loads(out)["passing"]) == (0, ["yes, mostly", "yes"]), err
+
+
 def test_who_is_a_judge_and_what_passes_must_be_known(run: Run, tmp_path: Path) -> None:
     write(panel("independent", 2, items=60, read=30), tmp_path)
     code, _, err = run("judge", "labels.csv")
