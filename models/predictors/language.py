@@ -177,7 +177,9 @@ class LanguageModel:
         answer, name, number = match.groups()
         j = self._options.get(answer.upper(), self._names.get(answer.casefold()))
         if name is not None and self._names[name.casefold()] != j:
-            return None, None
+            if number is not None or not name.isdecimal():
+                return None, None
+            number = name  # the confidence, if a class is named as it is: A 100
         confidence = math.nan if number is None else float(number)
         confidence = confidence / 100 if confidence > 1 else confidence
         return j, min(confidence, MOST_CERTAIN) if 1 / len(self.classes) <= confidence <= 1 else None

@@ -369,15 +369,15 @@ def test_a_wrong_prompt_is_said_before_anything_is_sent(
     assert chat.requests == []
 
 
-def test_many_classes_are_numbered_and_empty_items_are_not_sent(ask: Ask, chat: Chat) -> None:
+@pytest.mark.parametrize("name", ["c{}", "{}"])
+def test_many_classes_are_numbered_and_empty_items_are_not_sent(ask: Ask, chat: Chat, name: str) -> None:
     chat.scripts = {"one": [Answer("30 75", {"3": 0.0})]}
-    code, data, _ = ask(["one", ""], classes=",".join(f"c{n}" for n in range(1, 101)))
+    code, data, _ = ask(["one", ""], classes=",".join(name.format(n) for n in range(1, 101)))
     assert (code, data["silent"], data["warnings"]) == (0, 1, [])
     assert rows()[0][29] == pytest.approx(0.75)
     assert sum(rows()[0]) == pytest.approx(1.0)
-    assert "logprobs" not in chat.requests[0]
-    assert "30: c30\n" in chat.requests[0]["messages"][0]["content"]
-    assert len(chat.requests) == 1
+    assert (len(chat.requests), "logprobs" in chat.requests[0]) == (1, False)
+    assert f"30: {name.format(30)}\n" in chat.requests[0]["messages"][0]["content"]
 
 
 def test_images_are_shown_by_their_addresses(run: Run, chat: Chat, tmp_path: Path) -> None:
