@@ -1,7 +1,7 @@
 """Score a consensus against the truth, or (N, J) probabilities against the (N,) codes of the true classes.
 
 The truth of a consensus is a dict of item -> label, a Series indexed by item, a table of item and label, or codes.
-Items that only one of them has, and items with code -1, do not count.
+Items that only one of them has, and items with code -1, do not count. If no item counts, the result is NaN.
 
 Example:
     >>> import hitl
@@ -52,7 +52,7 @@ class Reliability:
 
 def accuracy(probabilities: Scored, truth: Known) -> float:
     """Return the share of items whose most probable class is true, in [0, 1]; k tied classes count 1/k."""
-    return float(right(probabilities, truth).mean())
+    return _mean(right(probabilities, truth))
 
 
 def right(probabilities: Scored, truth: Known) -> Floats:
@@ -67,7 +67,7 @@ def log_loss(probabilities: Scored, truth: Known, floor: float = 1e-15) -> float
     """Return the mean negative log probability of the truth, in nats. Probabilities below `floor` count as `floor`."""
     p_nj, codes = known(probabilities, truth)
     chosen = p_nj[np.arange(len(codes)), codes]
-    return float(-np.log(np.maximum(chosen, floor)).mean())
+    return _mean(-np.log(np.maximum(chosen, floor)))
 
 
 def calibration_error(probabilities: Scored, truth: Known, bins: int = 15) -> float:
@@ -118,6 +118,8 @@ def bootstrap_interval(
     is good, because such an error is never negative and tends to be larger in a resample than in the data.
     """
     p_nj, codes = known(probabilities, truth)
+    if not len(codes):
+        return float("nan"), float("nan")
     rng = np.random.default_rng(seed)
     rows = (rng.integers(len(codes), size=len(codes)) for _ in range(draws))
     values = [measure(p_nj[row], codes[row]) for row in rows]
@@ -170,6 +172,10 @@ def _codes_in(consensus: Consensus, truth: Truth) -> Ints:
     if (codes < 0).all():
         raise BadEvidence(f"truth: none of its {len(items)} items is in the consensus; expected the same item names")
     return codes
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else float("nan")
 
 
 def _equal_mass_gap(predicted: Floats, happened: Floats, bins: int) -> float:

@@ -43,6 +43,8 @@ def test_without_items_there_is_no_error_and_no_bin() -> None:
     p, truth = np.empty((0, 2)), np.empty(0, int)
     assert np.isnan(score.calibration_error(p, truth))
     assert np.isnan(score.classwise_calibration_error(p, truth))
+    assert np.isnan([score.accuracy(p, truth), score.log_loss(p, truth)]).all()
+    assert np.isnan(score.bootstrap_interval(score.accuracy, p, truth)).all()
     assert len(score.reliability(p, truth).count) == 0
 
 
