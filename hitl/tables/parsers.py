@@ -364,18 +364,18 @@ def excel_rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
         raise MissingExtra(
             f"{path}: reading Excel needs openpyxl: pip install 'hitl-toolkit[excel]'; or save the sheet as .csv"
         ) from None
-    try:
-        with ZipFile(path) as archive:  # openpyxl reads the texts of all cells first
-            texts = sum(each.file_size for each in archive.infolist() if each.filename.endswith("sharedStrings.xml"))
-        require_memory(path, SHARED_TEXT_BYTES * texts, instead="save it as .csv")
-        with warnings.catch_warnings():  # openpyxl warns of styles that it skips
-            warnings.simplefilter("ignore")
-            book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except BadTable:
-        raise
-    except (BadZipFile, KeyError, ValueError) as error:
-        raise BadTable(f"{path}: cannot be read as xlsx: {error}; save it anew as .xlsx, or as .csv") from None
-    try:
+    with path.open("rb") as file:  # of our own, because openpyxl leaves it open where it fails
+        try:
+            with ZipFile(file) as archive:  # openpyxl reads the texts of all cells first
+                texts = sum(one.file_size for one in archive.infolist() if one.filename.endswith("sharedStrings.xml"))
+            require_memory(path, SHARED_TEXT_BYTES * texts, instead="save it as .csv")
+            with warnings.catch_warnings():  # openpyxl warns of styles that it skips
+                warnings.simplefilter("ignore")
+                book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        except BadTable:
+            raise
+        except (BadZipFile, KeyError, ValueError) as error:
+            raise BadTable(f"{path}: cannot be read as xlsx: {error}; save it anew as .xlsx, or as .csv") from None
         cells_read = 0
         for number, cells in enumerate(book.worksheets[0].iter_rows(values_only=True), start=1):
             cells_read += 1 + len(cells)
@@ -384,8 +384,6 @@ def excel_rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
             row = [_excel_text(cell) for cell in cells]
             if any(cell is not None for cell in row):
                 yield number, row
-    finally:
-        book.close()
 
 
 def _excel_text(cell: Any) -> str | None:

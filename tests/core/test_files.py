@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gc
 import gzip
 import os
 import random
 import stat
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +112,7 @@ def test_separators_at_the_end_of_all_lines_are_no_columns(tmp_path: Path) -> No
         ("t.txt", b"x", r"t\.txt: unknown table format '\.txt'; expected one of \.csv, .*\.xlsx \(\.gz allowed\)"),
         ("t.xls", b"x", r"t\.xls: \.xls is not read; save it as \.xlsx or \.csv"),
         ("t.xlsx", b"x", r"t\.xlsx: cannot be read as xlsx: .*; save it anew as \.xlsx, or as \.csv"),
+        ("t.xlsx", b"PK\5\6" + bytes(18), r"t\.xlsx: cannot be read as xlsx"),  # an archive without a sheet
         ("t.gz", b"x", r"t\.gz: unknown table format ''"),
         ("t.csv", b"", r"t\.csv: the file is empty; expected a header line"),
         ("t.csv", b"a,b\n1\n", r"t\.csv, line 2: 1 field; expected 2"),
@@ -129,8 +132,12 @@ def test_separators_at_the_end_of_all_lines_are_no_columns(tmp_path: Path) -> No
 def test_a_file_that_is_no_table_says_so(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(BadTable, match=message):
-        read_table(tmp_path / name)
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always", ResourceWarning)
+        with pytest.raises(BadTable, match=message):
+            read_table(tmp_path / name)
+        gc.collect()
+    assert not left_open
 
 
 def test_whole_floats_are_named_like_integers_and_others_keep_their_digits() -> None:
