@@ -97,10 +97,11 @@ def questions_of(
 ) -> dict[str, dict[str, Any]]:
     """Return the progress of each question that annotators answer, as JSON values.
 
-    Its keys: items; done, with reasons; known; stuck, the open items that no one is left to answer, and the unlabeled
-    among them; asked, the other open items with a waiting question; below, the items below the target, open or at the
-    label limit; lower, a target that would finish a good part of the stuck ones, and how many; the believed accuracy;
-    explanations, sentences where labels alone cannot decide.
+    Its keys: items; done, with reasons; known; stuck, the open items that no one is left to answer, and those among
+    them without an answer (unlabeled) or with a question for anyone new (newcomers); asked, the other open items with a
+    waiting question; below, the items below the target, open or at the label limit; lower, a target that would finish a
+    good part of the stuck ones, and how many; the believed accuracy; explanations, sentences where labels alone cannot
+    decide.
     """
     asked_n, named_n = np.zeros((2, len(pool.items)), dtype=bool)
     asked_n[list(places_of(pool.items, {ask.item for ask in plan.asks}).values())] = True
@@ -120,6 +121,7 @@ def questions_of(
             "asked": int((part.open & asked_n & ~stuck).sum()),
             "stuck": int(stuck.sum()),
             "unlabeled": int((stuck & (part.labels == 0)).sum()),
+            "newcomers": int((stuck & asked_n).sum()),
             "below": int(part.below.sum()),
             "lower": _lower_target(confidence_n, pool.budget.target_confidence),
             "expected": asdict(part.expected),
@@ -173,8 +175,13 @@ class Summary:
     advice: str
 
 
-def summary_of(metrics: Mapping[str, Any] | None, failure: tuple[str, str, datetime] | None = None) -> Summary:
-    """Summarize the last successful run (None: none yet), and the error, message and time of a later failure."""
+def summary_of(
+    metrics: Mapping[str, Any] | None, failure: tuple[str, str, datetime] | None = None, *, items: bool = True
+) -> Summary:
+    """Summarize the last successful run (None: none yet), and the error, message and time of a later failure.
+
+    `items`: whether any items are still stored, without which there is nothing to export.
+    """
     questions = {} if metrics is None else metrics.get("questions", {})
     if metrics is None or not questions:
         first = Summary(
@@ -189,7 +196,8 @@ def summary_of(metrics: Mapping[str, Any] | None, failure: tuple[str, str, datet
     kind, message, at = failure
     away, since = kind == "Unreachable", f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     head = f"The platform could not be reached at {since}" if away else f"The last run failed at {since}"
-    stored = "" if metrics is None else " All figures are from the last successful run; `hitl export` still works."
+    works = "; `hitl export` still works" if items else ""
+    stored = "" if metrics is None else f" All figures are from the last successful run{works}."
     check = "Check its address and that it is up, then `hitl run`." if away else "Fix this, then `hitl run`."
     return Summary("failed", (sentence(f"{head}: {message}"), *first.state), f"{check}{stored}")
 
@@ -227,7 +235,9 @@ def _state(subject: str, question: Mapping[str, Any], metrics: Mapping[str, Any]
         without = f" ({empty:,} of them without an answer to this question)" if empty else ""
         who = "no annotator of the crew may answer" if metrics.get("lacking") else "everyone has answered or skipped"
         items = "the last open item" if left == 1 else f"all {left:,} open items"
-        return f"{subject} is stuck: {progress}, and {who} {items}{without}. The target is {target}."
+        asked = question.get("newcomers", 0)
+        new = f" {counted(asked, 'question')} {'waits' if asked == 1 else 'wait'} for somebody new." if asked else ""
+        return f"{subject} is stuck: {progress}, and {who} {items}{without}.{new} The target is {target}."
     if metrics.get("stop"):
         return f"{subject} has stopped: {progress}; {metrics['stop']}."
     waits = [f"{question['asked']:,} with a question waiting"] if question["asked"] else []

@@ -68,9 +68,10 @@ class Rework:
 
     Attributes:
         item, annotator: as in `Ask`.
-        since: when it was sent back (seconds since the epoch); a later answer fulfills the request.
+        since: when it was sent back (seconds since the epoch).
         note: what to check.
         by: user who sent it back.
+        answered: True if they have answered it since, skipped it, or marked its ground truth.
     """
 
     item: Name
@@ -78,6 +79,7 @@ class Rework:
     since: float
     note: str = ""
     by: str = ""
+    answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

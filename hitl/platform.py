@@ -96,10 +96,14 @@ def id_in(data: Mapping[str, Any], field: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatorRow:
-    """An annotator: the platform's key, and the name to show (such as an email address)."""
+    """An annotator: the platform's key, and the name to show (such as an email address).
+
+    `named`: False if the platform has no name for them any more, so that a stored name stays.
+    """
 
     key: str
     name: str
+    named: bool = True
 
 
 @dataclass(frozen=True, slots=True)

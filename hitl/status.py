@@ -105,7 +105,7 @@ class Status:
 
         failure = self.failure
         told = None if failure is None else (failure.error, failure.message, failure.at)
-        return summary_of(None if self.last is None else self.last.metrics, told)
+        return summary_of(None if self.last is None else self.last.metrics, told, items=self.stored["items"] > 0)
 
     def as_json(self) -> dict[str, Any]:
         """Return JSON values, as printed by `hitl status --json`."""

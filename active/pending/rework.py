@@ -23,16 +23,14 @@ def with_rework(
 ) -> Plan:
     """Add a question for each sent-back item that has not been answered since, before all others.
 
-    A deleted item is left out. Answers without a time cannot be distinguished from older ones, so the question stays
-    until it is withdrawn.
+    A deleted item is left out.
     """
-    if not sent_back or not evidence:
+    waiting = [back for back in sent_back if not back.answered]
+    if not waiting or not evidence:
         return plan
-    place = {item: n for n, item in enumerate(next(iter(evidence.values())).annotations.items)}
-    asks = []
-    for back in sent_back:
-        n = place.get(back.item)
-        if n is None or is_answered(back, n, evidence):
+    items, asks = set(next(iter(evidence.values())).annotations.items), []
+    for back in waiting:
+        if back.item not in items:
             continue
         why = f"sent back by {back.by}" + (f": {back.note}" if back.note else "")
         right = _right(results, back.annotator)
@@ -40,26 +38,6 @@ def with_rework(
     taken = {(ask.item, ask.annotator) for ask in asks}
     others = tuple(ask for ask in plan.asks if (ask.item, ask.annotator) not in taken)
     return replace(plan, asks=(*asks, *others)) if asks else plan
-
-
-def is_answered(back: Rework, n: int, evidence: Mapping[str, Evidence]) -> bool:
-    """Return True if the annotator has labeled item `n` of the evidence since it was sent back."""
-    times = [_answered(known, n, back.annotator) for known in evidence.values()]
-    return any(time is not None and time > back.since for time in times)
-
-
-def _answered(evidence: Evidence, n: int, annotator: Name) -> float | None:
-    """Return when the annotator last labeled item `n`: None for never, -inf for an unknown time."""
-    annotations = evidence.annotations
-    if annotator not in annotations.annotators:
-        return None
-    k = annotations.annotators.index(annotator)
-    rows = np.arange(annotations.item_start[n], annotations.item_start[n + 1])
-    rows = rows[annotations.annotator[rows] == k]
-    if not len(rows):
-        return None
-    times = np.full(1, -np.inf) if annotations.time is None else annotations.time[rows]
-    return float(np.nan_to_num(times, nan=-np.inf, neginf=-np.inf).max())
 
 
 def _right(results: Mapping[str, Consensus], annotator: Name) -> float:

@@ -59,6 +59,8 @@ _LEGACY = (
     "administrator enable legacy tokens (Organization > API Tokens Settings)"
 )
 _AGAIN = "then give the same command again: it goes on where it stopped"
+_REMOVED = "Deleted"
+"""Address that Label Studio shows for a user who was removed from the organization."""
 _GONE = f"Check that Label Studio runs and that source.url is its address; {_AGAIN}"
 _FAILED = f"The log of Label Studio says why; {_AGAIN}"
 _STRANGE = (
@@ -205,15 +207,16 @@ class Client:
         return str(version.get("edition", "Community")).lower() == "community"
 
     def users(self) -> list[dict[str, Any]]:
-        """Return all users of the server."""
-        return list(self.get("/api/users/", replies.USERS))
+        """Return the users of the server, without those who were removed from the organization."""
+        return [user for user in self.get("/api/users/", replies.USERS) if user.get("email") != _REMOVED]
 
     def user(self, key: str) -> Mapping[str, Any] | None:
-        """Return the user with this id, or None."""
+        """Return the user with this id, or None if there is none or they were removed from the organization."""
         try:
-            return dict(self.get(f"/api/users/{key}/", replies.USER)) if key.isdecimal() else None
+            user = dict(self.get(f"/api/users/{key}/", replies.USER)) if key.isdecimal() else None
         except Missing:
             return None
+        return None if user is None or user.get("email") == _REMOVED else user
 
     def project(self, number: int) -> Mapping[str, Any]:
         """Return a project as the server describes it."""

@@ -226,7 +226,7 @@ class Reader:
                 user = reading.annotator
                 if user is not None and self.users is not None and user not in self.users:  # the annotator has left
                     self.users.add(user)
-                    left.append(AnnotatorRow(user, f"user {user}"))
+                    left.append(AnnotatorRow(user, f"user {user}", named=False))
                 annotations += self._annotation(task, reading)
             for prediction in task.get("predictions") or ():
                 predictions += self._prediction(task, prediction, problems)

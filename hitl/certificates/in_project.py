@@ -2,7 +2,8 @@
 
 Drawn items are sent back to the auditor, as a lead does by hand on the pages: the next run asks them first, and an
 answer given since counts. A skip counts as "cannot say". Tables do not show that an auditor repeats an earlier answer,
-so there the auditor must be someone who has not labeled the items.
+so there the auditor must be someone who has not labeled the items. A drawn item that is deleted can no longer be
+answered, and counts as "cannot say" too.
 """
 
 from __future__ import annotations
@@ -10,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from hitl.certificates.certificate import UNKNOWN, Labels
 from hitl.certificates.files import labels_in
 from hitl.errors import BadSettings
-from hitl.evidence import Evidence
 from hitl.export import label_tables
 from hitl.kinds.kind import multiple_choices
 from hitl.operations import Judgement
@@ -34,7 +32,6 @@ class AuditedProject:
 
     Attributes:
         question: name of the question, whose answers are one class per item.
-        evidence: its answers now.
         names: platform's key -> the user's own id.
         labels: the labels of the last run that have a basis.
     """
@@ -42,7 +39,6 @@ class AuditedProject:
     settings: Settings
     store: Store
     question: str
-    evidence: Evidence
     names: dict[str, str]
     labels: Labels
 
@@ -71,7 +67,7 @@ class AuditedProject:
         table = label_tables(judgement, store.items(settings.name), names)[question]
         table = table.filter(table.column("label").is_valid())
         labels, _ = labels_in(table, "the labels of the last run", groups)
-        return cls(settings, store, question, evidence[question], names, labels)
+        return cls(settings, store, question, names, labels)
 
     def require_known(self, auditor: str) -> None:
         """Raise BadSettings unless this annotator is in the crew, or has answered as of the last pull."""
@@ -84,21 +80,26 @@ class AuditedProject:
 
     def answers_of(self, auditor: str) -> dict[str, str]:
         """Return item (own id) -> answer that the auditor gave since the item was sent to them."""
-        since = {row.item: row.since for row in self._sent(auditor)}
-        annotations, answers = self.evidence.annotations, dict[str, str]()
-        if auditor in annotations.annotators:
-            k = annotations.annotators.index(auditor)
-            time = np.full(len(annotations), -np.inf) if annotations.time is None else annotations.time
-            for row in np.flatnonzero(annotations.annotator == k).tolist():
-                item = str(annotations.items[annotations.item[row]])
-                if item in since and time[row] > since[item]:
-                    answers[self.names[item]] = str(annotations.options[annotations.label[row]])
-        skips = self.store.skips(self.settings.name)
-        shown = self.store.annotator_names(self.settings.name)
-        for item, key in zip(skips.column("item").to_pylist(), skips.column("annotator").to_pylist(), strict=True):
-            if item in since and shown.get(key, key) == auditor:
-                answers.setdefault(self.names[item], UNKNOWN)
-        return answers
+        sent = {row.item for row in self._sent(auditor)} & self.names.keys()
+        return {
+            self.names[item]: UNKNOWN if label is None else label
+            for item, who, question, label in self.store.replies(self.settings.name)
+            if (who, question) == (auditor, self.question) and item in sent
+        }
+
+    def gone(self, certified: Iterable[str]) -> frozenset[str]:
+        """Return those of the certified items (own ids) that are no longer in the project.
+
+        Raises BadSettings if these are most of them, as after a change of `source.key`.
+        """
+        items = frozenset(certified)
+        gone = items.difference(self.names.values())
+        if 2 * len(gone) > len(items):
+            raise BadSettings(
+                f"certify: {len(gone):,} of the {len(items):,} items of the certificate are not in the project, which "
+                "has other items or ids (source.key) now; undo that, or begin an audit with another --certificate"
+            )
+        return gone
 
     def send(self, items: Iterable[str], auditor: str) -> int:
         """Send these items (own ids) to the auditor, unless they already are. Return how many were sent now."""

@@ -13,7 +13,7 @@ import typer
 
 from hitl.cli import show
 from hitl.cli.options import HERE, Config, Json, OneQuestion, grouped, opt, refuse, share
-from hitl.errors import BadSettings
+from hitl.errors import BadSettings, Busy
 
 if TYPE_CHECKING:
     from hitl.certificates.certificate import Certificate, Labels, Terms
@@ -174,6 +174,10 @@ def certify(
         names = (auditors.by or document.auditors[0], auditors.second or document.auditors[1])
         document = _drawn(document.changed(auditors=names), batch, budget)
         document = document.changed(findings=tuple(document.found()), statement=statement(document))
+        if before is None and certificate.exists():
+            raise Busy(
+                f"{certificate} was written meanwhile by another `hitl certify`; repeat the command to go on with it"
+            )
         document.write(certificate)
         waiting = document.waiting()
         if output is not None:
@@ -251,6 +255,7 @@ def _tables(labels: Path, auditors: Auditors, groups: str | None) -> Iterator[_S
 
 @contextmanager
 def _project(config: Path, question: str | None, auditors: Auditors, groups: str | None) -> Iterator[_Source]:
+    from hitl.certificates.certificate import UNKNOWN
     from hitl.certificates.in_project import AuditedProject
     from hitl.project import stored
 
@@ -262,9 +267,14 @@ def _project(config: Path, question: str | None, auditors: Auditors, groups: str
         for name in filter(None, (auditors.by, auditors.second)):
             project.require_known(name)
 
-        def answers(_: Certificate) -> tuple[dict[str, str], dict[str, str]]:
-            second = auditors.second
-            return project.answers_of(auditors.by), project.answers_of(second) if second else {}
+        def answers(document: Certificate) -> tuple[dict[str, str], dict[str, str]]:
+            second = project.answers_of(auditors.second) if auditors.second else {}
+            gone = project.gone(document.labels.items)
+            lost, lost_second = (dict.fromkeys(gone.intersection(items), UNKNOWN) for items in document.waiting())
+            if lost or lost_second:
+                few = ", ".join(sorted(lost | lost_second)[:5])
+                show.warning(f"drawn items that are no longer in the project count as wrong: {few}")
+            return lost | project.answers_of(auditors.by), lost_second | second
 
         def ask(items: list[str], again: list[str]) -> list[str]:
             lines = []

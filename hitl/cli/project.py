@@ -115,6 +115,9 @@ def status(config: Config = HERE, as_json: Json = False) -> None:
             document = Certificate.read(path)
             data["certificate"], ahead = in_brief(document)
             lines += [f"Certificate: {document.statement[0]}.", *(f"  {line}." for line in ahead)]
+            lines.append(
+                f"  It is about the labels of {document.started}; `hitl verify` compares exported ones with them."
+            )
         except HitlError as error:
             lines.append(f"Certificate: {error}")
     show.result(data, lines, as_json)

@@ -259,9 +259,9 @@ class _Saver:
             self.deleted += self._each(prediction, sa.delete(prediction), [key for key in stored if key not in rows])
 
     def annotators(self, page: Page) -> None:
-        rows = _newest(annotator, ({"annotator": row.key, "name": row.name} for row in page.annotators))
-        stored = self._stored(annotator, annotator.c.annotator, [key for (key,) in rows])
-        self._upsert(annotator, rows, stored)
+        stored = self._stored(annotator, annotator.c.annotator, [row.key for row in page.annotators])
+        rows = ({"annotator": a.key, "name": a.name} for a in page.annotators if a.named or (a.key,) not in stored)
+        self._upsert(annotator, _newest(annotator, rows), stored)
 
     def live(self, page: Page) -> None:
         """Mark stored items that are not in `page.live` as deleted, and deleted ones that are in it as live again."""

@@ -189,7 +189,7 @@ rework = table(
     key("project"),
     key("item"),
     key("annotator"),
-    *columns(NUMBER, "since"),
+    *columns(NUMBER, "since", "after"),
     *columns(TEXT, "note", "by"),
     with_rowid=False,
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
@@ -27,8 +27,8 @@ from hitl.store.learned import Learned
 from hitl.store.lease import Lease
 from hitl.store.outbox import Outbox
 from hitl.store.results import Results
+from hitl.store.schema import annotation, rework, view
 from hitl.store.schema import project as projects
-from hitl.store.schema import rework, view
 
 LONGEST = 500
 """Maximum number of characters stored of an error's message."""
@@ -202,11 +202,14 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
 
     def send_back(self, project: str, item: str, annotator: str, by: str, note: str = "") -> Rework:
         """Ask the annotator (a shown name) about the item (the platform's key), again or for the first time."""
-        row = Rework(item, annotator, time.time(), note, by)
-        stored = {"project": project, **asdict(row), "annotator": self._annotator_key(project, annotator)}
+        now, key = time.time(), self._annotator_key(project, annotator)
+        theirs = (annotation.c.project == project, annotation.c.item == item, annotation.c.annotator == key)
+        # Answers are compared with earlier ones, because the platform's clock may differ from ours.
+        after = self.database.scalar(sa.select(sa.func.max(annotation.c.time)).where(*theirs))
+        stored = {"project": project, "item": item, "annotator": key, "since": now, "note": note, "by": by}
         with self.database.write() as connection:
-            self.database.upsert(connection, rework, [stored])
-        return row
+            self.database.upsert(connection, rework, [{**stored, "after": after or 0.0}])
+        return Rework(item, annotator, now, note, by)
 
     def take_back(self, project: str, item: str, annotator: str) -> bool:
         """Stop asking the annotator about the item. Return True if it had been sent back to them."""
@@ -220,7 +223,29 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
         query = sa.select(*columns).where(rework.c.project == project)
         rows = self.database.rows(query.order_by(rework.c.since, rework.c.item, rework.c.annotator))
         names = self.annotator_names(project) if rows else {}
-        return tuple(Rework(item, names.get(key, key), *more) for item, key, *more in rows)
+        answered = {(item, who) for item, who, _, _ in self.replies(project)} if rows else set()
+        shown = ((item, names.get(key, key), *more) for item, key, *more in rows)
+        return tuple(replace(Rework(*row), answered=row[:2] in answered) for row in shown)
+
+    def replies(self, project: str) -> list[tuple[str, str, str, str | None]]:
+        """Return new answers to items sent back, oldest first: item, annotator (a shown name), question, label or None.
+
+        An answer is new if it is later than all that the annotator had given when the item was sent back.
+        """
+        columns = (annotation.c.annotator, annotation.c.question, annotation.c.label)
+        query = sa.select(rework.c.item, rework.c.annotator.label("asked"), *columns).where(
+            rework.c.project == project,
+            annotation.c.project == project,
+            annotation.c.item == rework.c.item,
+            annotation.c.deleted.is_(sa.false()),
+            annotation.c.time > rework.c.after,
+        )
+        names = self.annotator_names(project)
+        return [
+            (row.item, names.get(row.asked, row.asked), row.question, row.label)
+            for row in self.database.rows(query.order_by(annotation.c.time, annotation.c.annotation))
+            if names.get(row.annotator, row.annotator) == names.get(row.asked, row.asked)
+        ]
 
     def _annotator_key(self, project: str, shown: str) -> str:
         """Return the key of the annotator with this shown name, because names may change. Unknown: return the name."""

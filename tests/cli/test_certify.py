@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hitl.certificates.certificate import Certificate
 from tests.command_line import Run
 
 ITEMS = 400
@@ -304,3 +305,21 @@ def test_options_that_cannot_be_followed_write_nothing(
     assert (code in (65, 78), message in err) == (True, True)
     assert [path.name for path in Path().iterdir()] == ["labels.csv"]
     assert Path("labels.csv").read_bytes() == before
+
+
+def test_of_two_first_calls_at_once_one_begins_the_audit(
+    run: Run, truth: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = Certificate.with_batch
+
+    def slowly(document: Certificate, count: int, now: str) -> Certificate:
+        monkeypatch.setattr(Certificate, "with_batch", draw)
+        assert run("certify", "labels.csv", "--error", "5%", "--by", "bob")[0] == 3
+        return draw(document, count, now)
+
+    monkeypatch.setattr(Certificate, "with_batch", slowly)
+    code, _, err = run("certify", "labels.csv", "--error", "1%", "--by", "ann")
+    assert (code, "certificate.json was written meanwhile by another `hitl certify`" in err) == (75, True)
+    begun = json.loads(Path("certificate.json").read_text())
+    assert begun["auditors"][0] == "bob"
+    assert set(pd.read_csv("audit.csv", dtype=str)["item"]) == {one["item"] for one in begun["answers"]}

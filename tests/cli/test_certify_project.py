@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_an_audit_is_asked_on_the_platform_and_proven(run: Run, project: Path) -
     document = json.loads(Path("certificate.json").read_text())
     assert document["auditors"] == ["eva", "ann"]
     assert "auditors: eva, ann" in out
-    assert "Certificate: proven after" in run("status")[1]
+    assert re.search(r"Certificate: proven after .*\n  It is about the labels of 20", run("status")[1])
     assert json.loads(run("status", "--json")[1])["certificate"]["state"] == "proven"
     text = Path("certificate.json").read_text()
     Path("certificate.json").write_text(text[: len(text) // 2])
@@ -115,6 +116,33 @@ def test_a_skip_of_the_auditor_counts_as_not_to_be_said(run: Run, project: Path)
     answers = {one["item"]: one["first"] for one in json.loads(Path("certificate.json").read_text())["answers"]}
     assert answers["9"] == "?"
     assert answers["8"] is None
+
+
+def test_drawn_items_that_are_deleted_count_as_wrong_and_do_not_stop_the_audit(run: Run, project: Path) -> None:
+    run("certify", "--error", "8%", "--by", "eva", "--batch", "60")
+    rows = pd.read_csv("annotations.csv", dtype=str)
+    rows[~rows["item"].isin(["9", "11"])].to_csv("annotations.csv", index=False)
+    answer("eva", {str(n): right(n) for n in range(ITEMS) if n not in (9, 11)})
+    run("run")
+    code, out, err = run("certify", "--by", "eva")
+    assert "drawn items that are no longer in the project count as wrong: 11, 9" in err
+    assert "after 60 audited labels, 5 of them wrong" in out
+    assert code == 0
+    answers = {one["item"]: one["first"] for one in json.loads(Path("certificate.json").read_text())["answers"]}
+    assert [answers["9"], answers["11"], answers["13"]] == ["?", "?", right(13)]
+
+
+def test_an_audit_does_not_go_on_with_other_ids(run: Run, project: Path) -> None:
+    run("certify", "--error", "8%", "--by", "eva", "--batch", "60")
+    before = Path("certificate.json").read_text()
+    rows = pd.read_csv("annotations.csv", dtype=str)
+    rows.assign(item="x" + rows["item"]).to_csv("annotations.csv", index=False)
+    toml = Path("hitl.toml").read_text()
+    Path("hitl.toml").write_text(toml.replace("[source]\n", "[source]\nmax_shrink = 1.0\n"))
+    run("run")
+    code, _, err = run("certify", "--by", "eva")
+    assert (code, "60 of the 60 items of the certificate are not in the project" in err) == (78, True)
+    assert Path("certificate.json").read_text() == before
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,16 @@ def test_of_many_problems_the_first_ten_have_a_line(folder: Path, store: Store) 
     assert "\n  row 9: no label\n  and 3 more; --json has all\n" in text(store)
 
 
+def test_without_items_there_is_nothing_to_export(folder: Path, store: Store) -> None:
+    cycle.run(settings(), store, Tables(folder), now=NOON)
+    with pytest.raises(Unreachable):
+        cycle.run(settings(), store, Troubled(folder, pull=Unreachable("down")))
+    assert "`hitl export` still works" in text(store)
+    with store.lease("p") as lease:
+        store.save_page(lease, Page(cursor={}, live=frozenset()))
+    assert "export" not in text(store)
+
+
 def test_each_refused_operation_has_a_line_with_its_cure(folder: Path, store: Store) -> None:
     with pytest.raises(Refused):
         cycle.run(settings(), store, Refusing(folder), now=NOON)

@@ -52,6 +52,16 @@ def test_an_item_that_everyone_has_answered_waits_once_it_is_sent_back(folder: P
     assert (after["stuck"], after["asked"]) == (before["stuck"] - 1, before["asked"] + 1)
 
 
+def test_a_project_without_a_crew_that_everyone_has_answered_waits_for_somebody_new(folder: Path, store: Store) -> None:
+    (folder / "items.csv").unlink()
+    budget = settings().budget.model_copy(update={"target_confidence": 0.9999})
+    anyone = settings().model_copy(update={"budget": budget, "crew": CrewSettings()})
+    cycle.run(anyone, store, Tables(folder))
+    said = status_text(anyone, store, 0.0)
+    assert "everyone has answered or skipped all 9 open items. 6 questions wait for somebody new. The" in said
+    assert "anyone: 6 questions" in said
+
+
 def test_what_is_taken_back_is_asked_no_longer(folder: Path, store: Store) -> None:
     cycle.run(settings(), store, Tables(folder))
     store.send_back("p", "3", "ann", "lea")

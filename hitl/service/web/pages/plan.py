@@ -10,7 +10,6 @@ from fastapi import Form, Query
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from hitl.active.pending.rework import is_answered
 from hitl.events.bodies import path
 from hitl.plan import DoneItems
 from hitl.service.web import background
@@ -144,12 +143,11 @@ def gold(
 def sent_back_rows(snapshot: Snapshot, sent: Any) -> list[dict[str, Any]]:
     """Return a row per item that was sent back, newest first."""
     asked = {(str(ask.item), str(ask.annotator)) for ask in (snapshot.plan.asks if snapshot.plan else ())}
-    evidence = {name: view.evidence for name, view in snapshot.views.items()}
     rows = []
     for back in reversed(sent):
         place, who = snapshot.key_place.get(str(back.item)), str(back.annotator)
         name = str(back.item) if place is None else snapshot.names[place].as_py()
-        answered = place is not None and is_answered(back, place, evidence)
+        answered = place is not None and back.answered
         state = "answered" if answered else "asked" if (name, who) in asked else "waits"
         cells = (name, _text(snapshot, name), who, back.note, back.by, back.since, state)
         rows.append(dict(zip(SENT_BACK, cells, strict=True)))

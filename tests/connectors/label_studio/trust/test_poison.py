@@ -220,6 +220,19 @@ def test_the_other_is_served_and_the_advice_cures(team: Team, name: str) -> None
         assert team.work(1)
 
 
+def test_whoever_left_keeps_their_name_with_their_answers(team: Team) -> None:
+    team.cycle()
+    task = team.work(1, 1)[0]
+    team.cycle()
+    email = team.project.people[1].email
+    leave("/api/organizations/1/memberships/{}/")(team)
+    for _ in range(2):
+        team.cycle()
+        assert email in team.store.annotator_names("p").values()
+        assert "Deleted" not in team.store.annotator_names("p").values()
+        team.project.admin.patch(f"/api/tasks/{task}/", {"data": {"text": "changed"}})  # the answer is read again
+
+
 # -- the labeling configuration changes under it
 
 
