@@ -34,6 +34,7 @@ class AuditedProject:
         question: name of the question, whose answers are one class per item.
         names: platform's key -> the user's own id.
         labels: the labels of the last run that have a basis.
+        classes: the classes of the question now.
     """
 
     settings: Settings
@@ -41,6 +42,7 @@ class AuditedProject:
     question: str
     names: dict[str, str]
     labels: Labels
+    classes: frozenset[str]
 
     @classmethod
     def of(cls, settings: Settings, store: Store, question: str | None, groups: str | None) -> AuditedProject:
@@ -67,7 +69,7 @@ class AuditedProject:
         table = label_tables(judgement, store.items(settings.name), names)[question]
         table = table.filter(table.column("label").is_valid())
         labels, _ = labels_in(table, "the labels of the last run", groups)
-        return cls(settings, store, question, names, labels)
+        return cls(settings, store, question, names, labels, frozenset(map(str, results[question].classes)))
 
     def require_known(self, auditor: str) -> None:
         """Raise BadSettings unless this annotator is in the crew, or has answered as of the last pull."""
@@ -100,6 +102,20 @@ class AuditedProject:
                 "has other items or ids (source.key) now; undo that, or begin an audit with another --certificate"
             )
         return gone
+
+    def require_same_names(self, certified: Iterable[str], answers: Iterable[str]) -> None:
+        """Raise BadSettings if certified labels are no class any more, and auditors answer with others in their place.
+
+        Such answers would count as wrong for good.
+        """
+        certified = frozenset(certified)
+        lost, new = certified - self.classes, (frozenset(answers) & self.classes) - certified
+        if lost and new:
+            raise BadSettings(
+                f"certify: auditors answer {', '.join(sorted(new))}; the certificate has {', '.join(sorted(lost))}, "
+                f"no class of {self.question!r} now. If it was renamed, take the old name back until the audit "
+                "has ended, or begin one with another --certificate"
+            )
 
     def send(self, items: Iterable[str], auditor: str) -> int:
         """Send these items (own ids) to the auditor, unless they already are. Return how many were sent now."""

@@ -274,7 +274,9 @@ def _project(config: Path, question: str | None, auditors: Auditors, groups: str
             if lost or lost_second:
                 few = ", ".join(sorted(lost | lost_second)[:5])
                 show.warning(f"drawn items that are no longer in the project count as wrong: {few}")
-            return lost | project.answers_of(auditors.by), lost_second | second
+            first = project.answers_of(auditors.by)
+            project.require_same_names(document.labels.labels, (*first.values(), *second.values()))
+            return lost | first, lost_second | second
 
         def ask(items: list[str], again: list[str]) -> list[str]:
             lines = []

@@ -132,6 +132,22 @@ def test_drawn_items_that_are_deleted_count_as_wrong_and_do_not_stop_the_audit(r
     assert [answers["9"], answers["11"], answers["13"]] == ["?", "?", right(13)]
 
 
+def test_an_audit_does_not_go_on_with_other_names_of_classes(run: Run, project: Path) -> None:
+    run("certify", "--error", "8%", "--by", "eva", "--batch", "60")
+    before = Path("certificate.json").read_text()
+    text = Path("annotations.csv").read_text()
+    Path("annotations.csv").write_text(text.replace(",dog,", ",hound,"))
+    answer("eva", {str(n): right(n).replace("dog", "hound") for n in range(ITEMS)})
+    run("run")
+    code, _, err = run("certify", "--by", "eva")
+    assert (code, "auditors answer hound; the certificate has dog, no class of" in err) == (78, True)
+    assert Path("certificate.json").read_text() == before
+    Path("annotations.csv").write_text(text)
+    answer("eva", {str(n): right(n) for n in range(ITEMS)})
+    run("run")
+    assert run("certify", "--by", "eva")[0] == 0
+
+
 def test_an_audit_does_not_go_on_with_other_ids(run: Run, project: Path) -> None:
     run("certify", "--error", "8%", "--by", "eva", "--batch", "60")
     before = Path("certificate.json").read_text()
