@@ -1,8 +1,8 @@
 """Estimate which clusters of marks are spans, from how many spans each annotator misses and invents.
 
-    N_dj ~ Poisson(rho_j n_d)        parts of item d, whose size is n_d: its spans (j = 1), and places that are no span
-                                     but get marked (j = 0)
-    p(k marks a part) = s_kj         1 - s_k1: annotator k misses a span; s_k0: k marks such a place
+    N_dj ~ Poisson(rho_j n_d)        parts of item d, whose size is n_d: its spans of class j, and places that are no
+                                     span but get marked (j = 0)
+    p(k marks a part) = s_kj         1 - s_kj: annotator k misses a span of class j; s_k0: k marks such a place
     p(label l | class h) = pi_k[h, l] for a mark of a span, nu[l] for a mark of such a place
 
 A part that no annotator marked leaves no cluster. It still counts, as an expected number:
@@ -12,8 +12,9 @@ A part that no annotator marked leaves no cluster. It still counts, as an expect
     s_kj   = (sum_c q_cj [k marked c] + T s_j) / (sum_c q_cj + sum_d rho_j n_d m_dj + T)      over the items of k
     q_cj   ∝ rho_j prod_k (s_kj or 1 - s_kj) prod over marks (pi_k[h, l] or nu[l]),  normalized for each cluster
 
-s_j is the mean of all annotators, T = `STRENGTH`. The rows of pi_k are shrunk in the same way, to the crowd's rows with
-confusions f_k times as frequent,
+s_j is the mean of all annotators, T = `STRENGTH`. Each class has misses of its own: otherwise a class that is missed
+more often than others is taken for inventions. In rho_j, each class has a span more; then the classes are scaled to the
+sum without it. The rows of pi_k are shrunk in the same way, to the crowd's rows with confusions f_k times as frequent,
 
     f_k    = (confusions of k + T e) / (confusions expected by the crowd's rows + T e)      e: their share in the crowd
 
@@ -55,9 +56,8 @@ class LatentSpans:
 
     Attributes:
         q_cj: (C, 1 + H) probability of no span, and of each class.
-        marks_kj: (K, 2) s_kj.
-        rate_j: (2,) rho_j.
-        share_h: (H,) shares of the classes among spans.
+        marks_kj: (K, 1 + H) s_kj.
+        rate_j: (1 + H,) rho_j.
         label_khl: (K, H, H) pi_k.
         invented_l: (H,) nu.
     """
@@ -65,9 +65,14 @@ class LatentSpans:
     q_cj: Floats
     marks_kj: Floats
     rate_j: Floats
-    share_h: Floats
     label_khl: Floats
     invented_l: Floats
+
+    @property
+    def misses_k(self) -> Floats:
+        """(K,) share of all spans that each annotator misses."""
+        misses_k: Floats = (1 - self.marks_kj[:, 1:]) @ (self.rate_j[1:] / max(self.rate_j[1:].sum(), SMALLEST))
+        return misses_k
 
     def tempered(self, effect: DesignEffect, labels_c: Indices, known: Flags) -> Floats:
         """Return (C, 1 + H) probabilities with (C,) answers worth as many fewer as the effect says.
@@ -117,9 +122,11 @@ def learn_spans(matched: Matched, size_n: Floats, tolerance: float = TOLERANCE, 
 
     def learn(q_cj: Floats, marks_kj: Floats) -> LatentSpans:
         sides, rates = [], []
-        for j, q_c in enumerate((q_cj[:, 0], q_cj[:, 1:].sum(axis=1))):
+        spans = float(q_cj[:, 1:].sum())
+        for j, q_c in enumerate(q_cj.T):
             m_n = unseen(marks_kj[:, j], in_known=j == 0)
-            rates.append(q_c.sum() / max(float((size_n * (1 - m_n)).sum()), SMALLEST))
+            number = spans * (q_c.sum() + 1) / (spans + n_classes) if j else q_c.sum()
+            rates.append(number / max(float((size_n * (1 - m_n)).sum()), SMALLEST))
             marked_k = by_annotator(q_c[cluster_m], annotator_m)
             all_k = by_annotator(q_c[cluster_v], annotator_v)
             all_k += by_annotator((rates[j] * size_n * m_n)[item_a], annotator_a)
@@ -134,29 +141,24 @@ def learn_spans(matched: Matched, size_n: Floats, tolerance: float = TOLERANCE, 
         crowd_hl = count_khl.sum(axis=0) + np.eye(n_classes) + 1 / n_classes
         label_khl = count_khl + STRENGTH * _prior_rows(crowd_hl / crowd_hl.sum(axis=1, keepdims=True), count_khl)
         label_khl /= label_khl.sum(axis=2, keepdims=True)
-        share_h = q_cj[:, 1:].sum(axis=0) + 1
         invented_l = np.bincount(label_m, weights=q_cj[cluster_m, 0], minlength=n_classes) + 1
         return LatentSpans(
             q_cj,
             np.column_stack(sides),
             np.array(rates),
-            share_h / share_h.sum(),
             label_khl,
             invented_l / invented_l.sum(),
         )
 
     def judge(learned: LatentSpans) -> Floats:
-        log_v2 = np.where(
+        log_cj = np.tile(np.log(np.maximum(learned.rate_j, SMALLEST)), (n_clusters, 1))
+        log_vj = np.where(
             is_mark_v[:, None], np.log(learned.marks_kj)[annotator_v], np.log1p(-learned.marks_kj)[annotator_v]
         )
-        log_rate_j = np.log(np.maximum(learned.rate_j, SMALLEST))
-        log_cj = np.empty((n_clusters, 1 + n_classes))
-        log_cj[:, 0] = log_rate_j[0] + by_cluster(log_v2[:, 0])
-        log_cj[:, 0] += by_cluster(np.log(learned.invented_l)[label_m], cluster_m)
-        is_span_c, label_khl = log_rate_j[1] + by_cluster(log_v2[:, 1]), np.log(learned.label_khl)
-        for h in range(n_classes):
-            log_cj[:, 1 + h] = is_span_c + np.log(learned.share_h[h])
-            log_cj[:, 1 + h] += by_cluster(label_khl[annotator_m, h, label_m], cluster_m)
+        label_khl = np.log(learned.label_khl)
+        for j in range(1 + n_classes):
+            said_m = label_khl[annotator_m, j - 1, label_m] if j else np.log(learned.invented_l)[label_m]
+            log_cj[:, j] += by_cluster(log_vj[:, j]) + by_cluster(said_m, cluster_m)
         return certain(np.exp(log_cj - logsumexp(log_cj, axis=1, keepdims=True)))
 
     count_cl = np.stack([by_cluster((label_m == label).astype(float), cluster_m) for label in range(n_classes)], axis=1)
@@ -164,7 +166,7 @@ def learn_spans(matched: Matched, size_n: Floats, tolerance: float = TOLERANCE, 
     share_c = np.clip(share_c, UNSURE, 1 - UNSURE)[:, None]
     class_ch = (count_cl + 0.5) / (count_cl + 0.5).sum(axis=1, keepdims=True)
     q_cj = certain(np.column_stack((1 - share_c, share_c * class_ch)))
-    learned = learn(q_cj, np.tile(MARKED, (n_annotators, 1)))
+    learned = learn(q_cj, np.tile(MARKED[:1] + MARKED[1:] * n_classes, (n_annotators, 1)))
     for _ in range(sweeps):
         before, q_cj = q_cj, judge(learned)
         learned = learn(q_cj, learned.marks_kj)

@@ -94,7 +94,7 @@ def fit_layer(labels: SpanLabels, layer: int, method: Combiner) -> LayerFit:
         latent = learn_spans(matched, size_n)
         known_c = labels.known_n[matched.item_c]
         q_cj = latent.tempered(consensus.design_effect, labels.answers_n[matched.item_c], known_c)
-        nothing_n = without_missed(matched, q_cj, size_n, 1 - latent.marks_kj[:, 1])
+        nothing_n = without_missed(matched, q_cj, size_n, latent.misses_k)
     find = _find_in_time if labels.texts is None else _find_in_texts
     return LayerFit(consensus, consensus.annotators, q_cj, nothing_n, find(labels, matched, q_cj))
 

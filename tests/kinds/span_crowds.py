@@ -26,6 +26,7 @@ class SpanCrowd:
         missed, mixed_up, shifted: chance that a span is overlooked, has another kind, and that a border is one word
             off (and one more with the same chance, and so on); invented: spans that are none, for each right one.
         spread: least and largest factor by which an annotator makes each of these errors; every error has its own.
+        hard: chance that a span of the first kind is overlooked, if it is more than `missed`.
         outward: borders are only moved outward. expert: the first annotator makes a tenth of all errors.
     """
 
@@ -40,6 +41,7 @@ class SpanCrowd:
     mixed_up: float = 0.1
     shifted: float = 0.15
     spread: tuple[float, float] = (0.2, 1.8)
+    hard: float = 0.0
     outward: bool = False
     expert: bool = False
     texts: int = 300
@@ -80,7 +82,7 @@ class SpanCrowd:
     ) -> list[Span]:
         found = []
         for start, end, kind in spans:
-            if rng.random() >= missed:
+            if rng.random() >= (max(missed, self.hard) if kind == self._names[0] else missed):
                 kind = str(rng.choice(self._names)) if rng.random() < mixed_up else kind
                 found.append((self._moved(rng, start, off, -1), self._moved(rng, end, off, 1), kind))
         for _ in range(rng.poisson(invented * max(len(spans), 1))):
@@ -104,6 +106,7 @@ CROWDS: Mapping[str, SpanCrowd] = {
     "borders moved outward": SpanCrowd(words=3, answers=3, shifted=0.4, outward=True),
     "long, disputed borders": SpanCrowd(words=15, gap=15, shifted=0.45),
     "six classes mixed up": SpanCrowd(kinds=6, mixed_up=0.4),
+    "one class hard to see": SpanCrowd(hard=0.4, missed=0.05, invented=0.02, mixed_up=0.02, shifted=0.05),
     "side by side, one class": SpanCrowd(words=3, gap=0.6, kinds=1, mixed_up=0.0),
     "one expert, two of ten": SpanCrowd(
         annotators=10, answers=2, missed=0.35, invented=0.3, mixed_up=0.25, shifted=0.3, expert=True
