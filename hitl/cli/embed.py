@@ -119,12 +119,12 @@ def _of_table(
     from hitl.learning.features import source_of
     from hitl.models.predictors.features import VectorCache, align, embed
     from hitl.tables.columns import require_columns, require_names
-    from hitl.tables.read import read_table
+    from hitl.tables.read import place_in, read_table
 
     fields = chosen.columns or (str(chosen.text or chosen.image),)
     table = read_table(path, [item])
     require_columns(table, [item, *fields], str(path))
-    items = require_names(table.column(item).to_pylist(), item, str(path))
+    items = require_names(table.column(item).to_pylist(), item, str(path), place_in(table))
     source = source_of(chosen, items, table.select(list(dict.fromkeys(fields))).to_pylist())
     if source.make is None:
         where.require_none("for what sees each item by itself: --image, or --text with --model")

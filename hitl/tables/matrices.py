@@ -89,7 +89,7 @@ def read_vectors(path: str | Path, item: str = ITEM) -> tuple[list[str], Array]:
         # the table, its columns as numbers, and these side by side
         require_memory(path, 3 * table.nbytes, instead=FEWER_NUMBERS)
         names, x_nd = vectors_of(table, str(path), item)
-        return require_names(names, item, str(path)), x_nd
+        return require_names(names, item, str(path), place_in(table)), x_nd
     arrays, _ = read_arrays(path, copies=1)
     own = arrays.pop(ITEMS, None)
     numbers = [array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "fiu"]

@@ -96,7 +96,7 @@ class Inputs:
         items: list[str] = []
         for table in batches(self.path, [self.item], NAME_ROWS):
             items += self._items(table, len(items))
-        return require_names(items, "item", str(self.path))
+        return require_names(items, "item", str(self.path), place_in_file(self.path))
 
     def batches(self, size: int, start: int = 0) -> Iterator[Batch]:
         """Yield the items in order from row `start` on, at most `size` at a time.

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hitl.errors import BadTable
+from hitl.models.predictors.inputs import Inputs
 from hitl.models.predictors.transforms import tfidf_svd
 from hitl.tables.matrices import read_vectors
 from tests.command_line import Run
@@ -156,3 +158,14 @@ def test_the_examples_of_the_guide_run(run: Run, tmp_path: Path) -> None:
         assert (code, err) == (0, ""), f"{line}\n{out}\n{err}"
     shapes = {path.stem: read_vectors(path)[1].shape for path in tmp_path.glob("*.parquet")}
     assert shapes == {"texts": (6, 6), "sentences": (6, 2), "photos": (2, 512)}
+
+
+def test_a_repeated_item_is_named_by_its_line(run: Run, folder: Path) -> None:
+    (folder / "items.csv").write_text("item,text,size\ni0,a red cat,1\ni1,a dog,2\ni0,again,3\n")
+    message = "items.csv, line 4: item 'i0' appears twice"
+    assert message in run("embed", "items.csv", "--text", "text", "-o", "f.csv")[2]
+    with pytest.raises(BadTable, match=message):
+        Inputs(folder / "items.csv", text="text").names()
+    (folder / "items.csv").write_text("item,size\ni0,1\ni1,2\ni0,3\n")
+    with pytest.raises(BadTable, match=message):
+        read_vectors(folder / "items.csv")
