@@ -15,7 +15,7 @@ on the evidence, because no fit starts from an earlier one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -151,6 +151,13 @@ class _Steps:
             )
         return warned
 
+    def absent(self) -> frozenset[str]:
+        """Return whom items were sent back to, and who are no users of the platform."""
+        sent = {str(back.annotator) for back in self.store.sent_back(self.settings.name) if not back.answered}
+        people = project.people_of(self.connector) if sent else None
+        there = {name for row in people or () for name in (row.name, f"{row.name} ({row.key})")}
+        return frozenset() if people is None else frozenset(sent - there)
+
     def unchanged(self, last: CycleSummary, pulled: PullSummary, now: float) -> bool:
         """Return True if no input of the last run has changed. Questions are read only if a page was pulled."""
         recorded, current = last.basis, inputs_digest.digest_inputs(self.settings, self.store, self.connector)
@@ -191,18 +198,19 @@ class _Steps:
         settings, store, connector = self.settings, self.store, self.connector
         inputs, names = inputs_digest.digest_inputs(settings, store, connector), store.annotator_names(settings.name)
         crew, problems = project.reachable(given or project.crew_of(settings, store), connector, names)
-        problems += self.orders_of_others()
+        absent = self.absent()
+        problems += (*self.orders_of_others(), *map(_not_there, sorted(absent)))
         left_out, questions = self.embed(), connector.questions()
         store.note_questions(self.lease, questions)
         store.keep_answers(self.lease, [question.name for question in questions])
         try:
-            learned, judgement = self.judge(settings, questions, crew, now)
+            learned, judgement = self.judge(settings, questions, crew, now, absent)
         except BadInput:
             settings, unusable = project.usable(settings, store, questions)
             if not unusable:
                 raise
             left_out += unusable
-            learned, judgement = self.judge(settings, questions, crew, now)
+            learned, judgement = self.judge(settings, questions, crew, now, absent)
         problems += left_out
         noted: dict[str, Any] = {"problems": [*problems]} if problems else {}
         if due is not None:
@@ -303,8 +311,11 @@ def judge(
     progress: Progress = silent,
     crew: Crew | None = None,
     now: float | None = None,
+    absent: Collection[str] = (),
 ) -> Judgement:
     """Compute consensus and plan from the stored data, without writing anything.
+
+    `absent`: annotators who are not asked about items that were sent back to them.
 
     Unanswered questions of the last recorded plan stay in the new one, unless they have expired at `now` (seconds since
     the epoch; default: the current time).
@@ -318,7 +329,8 @@ def judge(
     now, expire = time.time() if now is None else now, settings.crew.expire_hours * HOUR
     last = without_rework(store.plan(settings.name))
     plan = next_plan(policy(chosen.name, **chosen.options), pool, crew, budget, last, now, expire)
-    plan = with_rework(plan, store.sent_back(settings.name), evidence, results)
+    sent_back = [back for back in store.sent_back(settings.name) if back.annotator not in absent]
+    plan = with_rework(plan, sent_back, evidence, results)
     progress("plan", 1, 1)
     audit = audited_agreement(store.audits(settings.name), evidence)
     place = {name: position for position, name in enumerate(results)}
@@ -340,6 +352,13 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement,
     _forget(lease, settings, store)
     results = CycleRecord(judgement.results, judgement.plan, operations, judgement.metrics, again, told, judgement.done)
     return store.record_cycle(lease, results)
+
+
+def _not_there(name: str) -> str:
+    return (
+        f"items were sent back to {name!r}, who is no user of the platform and is not asked. Let them sign up there, "
+        "take the items back on the pages, or let somebody else audit (`hitl certify --by`)"
+    )
 
 
 def _forget(lease: Lease, settings: Settings, store: Store) -> None:

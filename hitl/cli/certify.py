@@ -171,8 +171,7 @@ def certify(
         if document.terms.second and not source.second:
             raise BadSettings("certify: this audit has a second auditor; expected --second-answers, or --second")
         document = document.with_answers(*source.answers(document))
-        names = (auditors.by or document.auditors[0], auditors.second or document.auditors[1])
-        document = _drawn(document.changed(auditors=names), batch, budget)
+        document = _drawn(document.changed(auditors=_named(before or document, auditors)), batch, budget)
         document = document.changed(findings=tuple(document.found()), statement=statement(document))
         if before is None and certificate.exists():
             raise Busy(
@@ -194,6 +193,18 @@ def certify(
     data |= {"waiting": dict(zip(("first", "second"), waiting, strict=True))}
     show.result(data, [*document.statement, *show.wrote([certificate, output]), *ahead, *following], as_json)
     raise typer.Exit(EXIT[state])
+
+
+def _named(before: Certificate, now: Auditors) -> tuple[str, str]:
+    """Return the names of the first and the second auditors: those now, after others who have given answers."""
+
+    def joined(old: str, new: str, given: bool) -> str:
+        names = [*(old.split(", ") if given or not new else []), new]
+        return ", ".join(dict.fromkeys(filter(None, names)))
+
+    first = any(answer.first for answer in before.answers)
+    second = any(answer.second for answer in before.answers)
+    return joined(before.auditors[0], now.by, first), joined(before.auditors[1], now.second, second)
 
 
 def in_brief(document: Certificate) -> tuple[dict[str, Any], list[str]]:

@@ -323,3 +323,12 @@ def test_of_two_first_calls_at_once_one_begins_the_audit(
     begun = json.loads(Path("certificate.json").read_text())
     assert begun["auditors"][0] == "bob"
     assert set(pd.read_csv("audit.csv", dtype=str)["item"]) == {one["item"] for one in begun["answers"]}
+
+
+def test_all_who_gave_answers_are_named(run: Run, truth: dict[str, str]) -> None:
+    run("certify", "labels.csv", "--error", "1%", "--by", "ann")
+    assert "auditors: bob\n" in run("certify", "labels.csv", "--by", "bob")[1]  # ann has answered nothing
+    for by in ("bob", "", "cyd", "bob"):
+        filled(truth)
+        _, out, _ = run("certify", "labels.csv", *(["--by", by] if by else []))
+    assert "auditors: bob, cyd\n" in out

@@ -233,6 +233,24 @@ def test_whoever_left_keeps_their_name_with_their_answers(team: Team) -> None:
         team.project.admin.patch(f"/api/tasks/{task}/", {"data": {"text": "changed"}})  # the answer is read again
 
 
+def test_items_sent_back_to_whoever_left_stop_nobody(team: Team) -> None:
+    team.cycle()
+    team.work(0)
+    email = team.project.people[1].email
+    for task in team.tasks[:2]:
+        team.store.send_back("p", str(task), email, "lea")
+    team.cycle()
+    leave("/api/organizations/1/memberships/{}/")(team)
+    for who in ("nobody@example.com", email):
+        team.store.send_back("p", str(team.tasks[2]), who, "lea")
+        team.cycle()
+        assert not team.failed, team.said
+        assert (
+            f"items were sent back to '{who}', who is no user of the platform and is not asked. Let them" in team.said
+        )
+    assert team.differences() == []
+
+
 # -- the labeling configuration changes under it
 
 
