@@ -85,9 +85,14 @@ def _require_room(path: Path, file: Any, source: Any, wanted: Sequence[str] | No
         part = min(rows or group.num_rows, group.num_rows)
         share = part / max(group.num_rows, 1)
         size, hidden = 0.0, dict[str, Any]()
-        for place in range(group.num_columns):
-            chunk = group.column(place)
-            if wanted is None or chunk.path_in_schema.split(".")[0] in wanted:
+        names = [file.schema.column(place).path for place in range(group.num_columns)]
+        single = [name for name in names if "." not in name and (wanted is None or name in wanted)]
+        if COPIES * group.total_byte_size <= most:
+            # `group.column` ends the process if metadata contradict each other, and reading a value raises an error.
+            next(file.iter_batches(1, row_groups=[number], columns=single, use_threads=False), None)
+        for place, name in enumerate(names):
+            if wanted is None or name.split(".")[0] in wanted:
+                chunk = group.column(place)
                 width = WIDTHS.get(chunk.physical_type, 8)
                 if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
                     width = file.schema.column(place).length

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import feather
+from pyarrow import feather, parquet
 
 from hitl import Annotations, Evidence
 from hitl.connectors.exports.records import records
@@ -33,6 +33,30 @@ def test_no_file_ends_the_process(name: str) -> None:
     result = fuzz.fuzz(name, 600.0, 1, 12)
     assert result.wrong == []
     assert result.cases == 12
+
+
+def test_no_byte_of_the_metadata_of_parquet_ends_the_process(tmp_path: Path) -> None:
+    """pyarrow ends it when it is asked about a column whose counts of nulls are not those of its type."""
+    script = """
+import sys
+from pathlib import Path
+from hitl.errors import BadTable
+from hitl.tables.read import column_names, read_table
+path = Path(sys.argv[1])
+whole, refused = path.read_bytes(), 0
+for place in range(len(whole) - 8 - int.from_bytes(whole[-8:-4], "little"), len(whole) - 8):
+    path.write_bytes(whole[:place] + bytes([0]) + whole[place + 1 :])
+    for read in (read_table, column_names, lambda path: read_table(path, ["item"])):
+        try:
+            read(path)
+        except BadTable:
+            refused += 1
+assert refused
+"""
+    table = pa.table({"item": ["a", None], "label": ["x", "y"], "seconds": [1.5, None]})
+    parquet.write_table(table, tmp_path / "labels.parquet")
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "labels.parquet"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_answers_of_a_server_that_is_well_are_believed() -> None:
