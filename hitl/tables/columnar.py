@@ -27,6 +27,8 @@ PREFIXED = "DELTA_BYTE_ARRAY"
 """Encoding that stores how many characters a text shares with the one before it."""
 COUNTED = 1 << 16
 """Rows whose texts are counted at a time, if they are coded by a dictionary."""
+UNCOUNTED = 0.1
+"""Share of the memory up to which texts coded by dictionaries are not counted, but taken as long as the longest."""
 BLOCK = 1 << 22
 
 NARROWER = "leave out columns that are not needed, or shorten their texts"
@@ -79,37 +81,62 @@ def _unzipped(path: Path) -> pa.BufferReader:
 def _require_room(path: Path, file: Any, source: Any, wanted: Sequence[str] | None, rows: int | None) -> None:
     """Raise BadTable if columns take more memory than there is: all rows, or the largest part of this many `rows`."""
     most, advice = memory_limit(), SHARDS if rows is None else NARROWER
-    total = 0
+    names = [file.schema.column(place).path for place in range(len(file.schema))]
+    single = [name for name in names if "." not in name and (wanted is None or name in wanted)]
+    total, uncounted = 0, 0.0
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         part = min(rows or group.num_rows, group.num_rows)
         share = part / max(group.num_rows, 1)
         size, hidden = 0.0, dict[str, Any]()
-        names = [file.schema.column(place).path for place in range(group.num_columns)]
-        single = [name for name in names if "." not in name and (wanted is None or name in wanted)]
-        if COPIES * group.total_byte_size <= most:
-            # `group.column` ends the process if metadata contradict each other, and reading a value raises an error.
-            next(file.iter_batches(1, row_groups=[number], columns=single, use_threads=False), None)
+        longest = _longest_texts(source, number, single) if COPIES * group.total_byte_size <= most else {}
         for place, name in enumerate(names):
             if wanted is None or name.split(".")[0] in wanted:
-                chunk = group.column(place)
+                chunk = group.column(place)  # ends the process if metadata contradict each other: reading came first
                 width = WIDTHS.get(chunk.physical_type, 8)
                 if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY":
                     width = file.schema.column(place).length
-                width += NESTED * ("." in chunk.path_in_schema)
+                width += NESTED * ("." in name)
                 size += share * max(chunk.num_values * width, chunk.total_uncompressed_size)
-                coded = {*chunk.encodings} & {*DICTIONARY, PREFIXED}
-                if chunk.physical_type == "BYTE_ARRAY" and coded:
-                    hidden[chunk.path_in_schema] = chunk
-        total = int(size) + (total if rows is None else 0)
+                if chunk.physical_type == "BYTE_ARRAY" and {*chunk.encodings} & {*DICTIONARY, PREFIXED}:
+                    hidden[name] = chunk
+                    if PREFIXED in chunk.encodings:
+                        longest.pop(name, None)
+        total, uncounted = int(size) + (total if rows is None else 0), uncounted if rows is None else 0.0
         require_memory(path, COPIES * total, most, advice)
         # no text is longer than all that is stored of them
-        largest = sum(share * chunk.num_values * chunk.total_uncompressed_size for chunk in hidden.values())
-        if COPIES * (total + largest) > most:
-            for name, chunk in hidden.items():
-                for texts in _texts_in(source, number, name, chunk, part, most):
-                    total += texts
-                    require_memory(path, COPIES * total, most, advice)
+        texts = {name: longest.get(name, chunk.total_uncompressed_size) for name, chunk in hidden.items()}
+        largest = sum(share * chunk.num_values * texts[name] for name, chunk in hidden.items())
+        if COPIES * (uncounted + largest) <= UNCOUNTED * most:
+            uncounted += largest
+            require_memory(path, COPIES * (total + int(uncounted)), most, advice)
+            continue
+        for name, chunk in hidden.items():
+            for counted in _texts_in(source, number, name, chunk, part, most):
+                total += counted
+                require_memory(path, COPIES * (total + int(uncounted)), most, advice)
+
+
+def _longest_texts(source: Any, group: int, columns: Sequence[str]) -> dict[str, int]:
+    """Return the bytes of the longest text in the dictionary of columns that begin with a text from it."""
+    try:
+        first = _first_row(source, group, columns, columns)
+    except OSError:  # texts that are coded by their differences have no dictionary
+        first = _first_row(source, group, columns, [])
+    return {
+        name: pc.max(pc.binary_length(column.dictionary)).as_py()
+        for name, column in zip(first.schema.names, first.columns, strict=True)
+        if pa.types.is_dictionary(column.type) and len(column.dictionary) > 1  # one of one text may be this row's own
+    }
+
+
+def _first_row(source: Any, group: int, columns: Sequence[str], coded: Sequence[str]) -> pa.RecordBatch:
+    """Return the first row of a row group, if there is one, with the dictionaries of the `coded` columns."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(source, pre_buffer=False, read_dictionary=coded) as file:
+        rows = file.iter_batches(1, row_groups=[group], columns=columns, use_threads=False)
+        return next(rows, pa.record_batch({}))
 
 
 def _texts_in(source: Any, group: int, name: str, chunk: Any, rows: int, most: int) -> Iterator[int]:

@@ -183,6 +183,12 @@ def test_a_table_of_texts(name: str, size: tuple[int, int], same: bool, characte
         )
 
 
+def test_groups_that_are_small_one_by_one(tmp_path: Path) -> None:
+    texts = pa.array(["x" * 250 + f" {row % 2}" for row in range(200_000)])
+    as_parquet(tmp_path / "groups.parquet", texts, row_group_size=700)
+    check(tmp_path / "groups.parquet", texts.nbytes, lambda: read_table(tmp_path / "groups.parquet", ["item"]))
+
+
 @settings(max_examples=15, phases=PHASES)
 @given(
     n_rows=st.sampled_from([1_000, 1_000_000, 8_000_000]),
