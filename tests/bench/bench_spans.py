@@ -3,7 +3,7 @@
     python -m tests.bench.bench_spans                  all parts
     python -m tests.bench.bench_spans --parts crowds
 
-crowds      simulated crowds of seven kinds, 300 texts each (`span_crowds`): strict F1, and how much surer the spans are
+crowds      simulated crowds of eight kinds, 300 texts each (`span_crowds`): strict F1, and how much surer the spans are
             than they are often right
 entities    conll2003_ner_crowd: 81,546 labeled tokens, 47 annotators, no word is seen. Precision, recall and F1 of
             spans, strict and partial, over all tokens with a gold label; a token without labels is outside.
