@@ -9,12 +9,14 @@ A part that no annotator marked leaves no cluster. It still counts, as an expect
 
     m_dj   = prod_k (1 - s_kj)       over the annotators of item d; 0 for spans of an item whose spans are known
     rho_j  = sum_c q_cj / sum_d n_d (1 - m_dj)
-    s_kj   = (sum_c q_cj [k marked c] + T s_j) / (sum_c q_cj + sum_d rho_j n_d m_dj + T)      over the items of k
+    s_kj   = (sum_c q_cj [k marked c] + T t_kj) / (sum_c q_cj + sum_d rho_j n_d m_dj + T)     over the items of k
     q_cj   ∝ rho_j prod_k (s_kj or 1 - s_kj) prod over marks (pi_k[h, l] or nu[l]),  normalized for each cluster
 
-s_j is the mean of all annotators, T = `STRENGTH`. Each class has misses of its own: otherwise a class that is missed
-more often than others is taken for inventions. In rho_j, each class has a span more; then the classes are scaled to the
-sum without it. The rows of pi_k are shrunk in the same way, to the crowd's rows with confusions f_k times as frequent,
+t_kj is s_j, the mean of all annotators. For spans its odds are multiplied by the odds that k marks spans of the other
+classes, relative to what is usual there. T = `STRENGTH`. Each class has misses of its own: otherwise a class that is
+missed more often than others is taken for inventions. In rho_j, each class has a span more; then the classes are scaled
+to the sum without it. The rows of pi_k are shrunk in the same way, to the crowd's rows with confusions f_k times as
+frequent,
 
     f_k    = (confusions of k + T e) / (confusions expected by the crowd's rows + T e)      e: their share in the crowd
 
@@ -28,7 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_softmax, logsumexp
+from scipy.special import expit, log_softmax, logit, logsumexp
 
 from hitl.annotations import Floats
 from hitl.design_effect import SMALLEST, DesignEffect
@@ -121,18 +123,17 @@ def learn_spans(matched: Matched, size_n: Floats, tolerance: float = TOLERANCE, 
         return m_n if in_known else np.where(answers.known_n, 0.0, m_n)
 
     def learn(q_cj: Floats, marks_kj: Floats) -> LatentSpans:
-        sides, rates = [], []
+        marked, every, rates = [], [], []
         spans = float(q_cj[:, 1:].sum())
         for j, q_c in enumerate(q_cj.T):
             m_n = unseen(marks_kj[:, j], in_known=j == 0)
             number = spans * (q_c.sum() + 1) / (spans + n_classes) if j else q_c.sum()
             rates.append(number / max(float((size_n * (1 - m_n)).sum()), SMALLEST))
-            marked_k = by_annotator(q_c[cluster_m], annotator_m)
-            all_k = by_annotator(q_c[cluster_v], annotator_v)
-            all_k += by_annotator((rates[j] * size_n * m_n)[item_a], annotator_a)
-            mean = (marked_k.sum() + 0.5) / (all_k.sum() + 1)
-            share_k = (marked_k + STRENGTH * mean) / (all_k + STRENGTH)
-            sides.append(np.clip(share_k, CLOSEST, 1 - CLOSEST))
+            marked.append(by_annotator(q_c[cluster_m], annotator_m))
+            unseen_k = by_annotator((rates[j] * size_n * m_n)[item_a], annotator_a)
+            every.append(by_annotator(q_c[cluster_v], annotator_v) + unseen_k)
+        marked_kj, all_kj = np.column_stack(marked), np.column_stack(every)
+        share_kj = (marked_kj + STRENGTH * _prior_shares(marked_kj, all_kj)) / (all_kj + STRENGTH)
         cell_m, n_cells = annotator_m * n_classes + label_m, n_annotators * n_classes
         counts = [np.bincount(cell_m, weights=q_cj[cluster_m, 1 + h], minlength=n_cells) for h in range(n_classes)]
         count_khl: Floats = (
@@ -144,7 +145,7 @@ def learn_spans(matched: Matched, size_n: Floats, tolerance: float = TOLERANCE, 
         invented_l = np.bincount(label_m, weights=q_cj[cluster_m, 0], minlength=n_classes) + 1
         return LatentSpans(
             q_cj,
-            np.column_stack(sides),
+            np.clip(share_kj, CLOSEST, 1 - CLOSEST),
             np.array(rates),
             label_khl,
             invented_l / invented_l.sum(),
@@ -173,6 +174,19 @@ def learn_spans(matched: Matched, size_n: Floats, tolerance: float = TOLERANCE, 
         if np.abs(q_cj - before).max(initial=0) <= tolerance:
             break
     return learned
+
+
+def _prior_shares(marked_kj: Floats, all_kj: Floats) -> Floats:
+    """Return (K, 1 + H) t_kj from expected numbers of parts (K, 1 + H): those that k marked, and all in k's items."""
+    mean_j = (marked_kj.sum(axis=0) + 0.5) / (all_kj.sum(axis=0) + 1)
+    marked_kh, all_kh, mean_h = marked_kj[:, 1:], all_kj[:, 1:], mean_j[1:]
+    begun = STRENGTH * (marked_kh.sum() + 0.5) / (all_kh.sum() + 1)
+    own_kh, usual_kh, seen_kh = (
+        few + value_kh.sum(axis=1, keepdims=True) - value_kh
+        for few, value_kh in ((begun, marked_kh), (begun, all_kh * mean_h), (STRENGTH, all_kh))
+    )
+    prior_kh = expit(logit(mean_h) + logit(own_kh / seen_kh) - logit(usual_kh / seen_kh))
+    return np.column_stack((np.full(len(prior_kh), mean_j[0]), prior_kh))
 
 
 def _prior_rows(crowd_hl: Floats, count_khl: Floats) -> Floats:

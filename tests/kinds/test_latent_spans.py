@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -62,32 +63,43 @@ def seen_sizes(found: LatentSpans, given: Matched, size_n: Floats) -> Floats:
 
 
 def log_posterior(
-    found: LatentSpans, given: Matched, size_n: Floats, mean_j: Floats, prior_khl: Floats, seen_h: Floats
+    found: LatentSpans, given: Matched, size_n: Floats, prior_kj: Floats, prior_khl: Floats, seen_h: Floats
 ) -> float:
     """Log density of the clusters as a Poisson process of parts with a mark, and of the parameters.
 
     `seen_h`: sizes in which the prior counts the shares of the classes.
     """
     log = np.log(joint(found, given).sum(axis=1)).sum() - float(seen_sizes(found, given, size_n) @ found.rate_j)
-    log += STRENGTH * float((mean_j * np.log(found.marks_kj) + (1 - mean_j) * np.log(1 - found.marks_kj)).sum())
+    log += STRENGTH * float((prior_kj * np.log(found.marks_kj) + (1 - prior_kj) * np.log(1 - found.marks_kj)).sum())
     log += STRENGTH * float((prior_khl * np.log(found.label_khl)).sum())
     share_h = found.rate_j[1:] * seen_h
     return log + float(np.log(share_h / share_h.sum()).sum() + np.log(found.invented_l).sum())
 
 
-def crowd_means(found: LatentSpans, given: Matched, size_n: Floats) -> tuple[Floats, Floats]:
-    """(1 + H,) mean s_j and (K, H, H) rows to which annotators are shrunk, by plain loops."""
+def priors(found: LatentSpans, given: Matched, size_n: Floats) -> tuple[Floats, Floats]:
+    """(K, 1 + H) s_kj and (K, H, H) rows to which annotators are shrunk, by plain loops."""
     votes, q_cj, n_classes = given.votes.annotations, found.q_cj, found.label_khl.shape[1]
-    marked_j, all_j, count_khl = np.zeros(1 + n_classes), np.zeros(1 + n_classes), np.zeros_like(found.label_khl)
+    (marked_kj, all_kj), count_khl = np.zeros((2, *found.marks_kj.shape)), np.zeros_like(found.label_khl)
     for c, k, label in zip(votes.item.tolist(), votes.annotator.tolist(), votes.label.tolist(), strict=True):
-        all_j += q_cj[c]
+        all_kj[k] += q_cj[c]
         if label:
-            marked_j += q_cj[c]
+            marked_kj[k] += q_cj[c]
             count_khl[k, :, label - 1] += q_cj[c, 1:]
     for n in range(len(size_n)):
         own = given.answers.answer_a2[given.answers.answer_a2[:, 0] == n, 1]
         open_j = np.array([1, *n_classes * [not given.answers.known_n[n]]])
-        all_j += open_j * len(own) * found.rate_j * size_n[n] * np.prod(1 - found.marks_kj[own], axis=0)
+        all_kj[own] += open_j * found.rate_j * size_n[n] * np.prod(1 - found.marks_kj[own], axis=0)
+    mean_j = (marked_kj.sum(axis=0) + 0.5) / (all_kj.sum(axis=0) + 1)
+    mean = (marked_kj[:, 1:].sum() + 0.5) / (all_kj[:, 1:].sum() + 1)
+    prior_kj = np.tile(mean_j, (len(all_kj), 1))
+    for k, j in product(range(len(all_kj)), range(1, 1 + n_classes)):
+        others = [other for other in range(1, 1 + n_classes) if other != j]
+        seen = all_kj[k, others].sum() + STRENGTH
+        own, usual = marked_kj[k, others].sum(), (all_kj[k] * mean_j)[others].sum()
+        shares = mean_j[j], (own + STRENGTH * mean) / seen, (usual + STRENGTH * mean) / seen
+        mean_odds, own_odds, usual_odds = (share / (1 - share) for share in shares)
+        odds = mean_odds * own_odds / usual_odds
+        prior_kj[k, j] = odds / (1 + odds)
     crowd_hl = count_khl.sum(axis=0) + np.eye(n_classes) + 1 / n_classes
     crowd_hl /= crowd_hl.sum(axis=1, keepdims=True)
     right_h = np.diag(crowd_hl)
@@ -99,7 +111,7 @@ def crowd_means(found: LatentSpans, given: Matched, size_n: Floats) -> tuple[Flo
         for h in range(n_classes):
             prior_khl[k, h] = factor * crowd_hl[h]
             prior_khl[k, h, h] = 1 - factor * (1 - right_h[h])
-    return (marked_j + 0.5) / (all_j + 1), prior_khl
+    return prior_kj, prior_khl
 
 
 def tilted(share: Floats, at: int, by: float) -> Floats:
@@ -116,7 +128,7 @@ def test_probabilities_are_plain_products_and_no_nearby_parameter_is_better(seed
     found = learn_spans(given, size_n, 1e-10, 20_000)
     p_cj = joint(found, given)
     np.testing.assert_allclose(found.q_cj, p_cj / p_cj.sum(axis=1, keepdims=True), atol=1e-6)
-    means = *crowd_means(found, given, size_n), seen_sizes(found, given, size_n)[1:]
+    means = *priors(found, given, size_n), seen_sizes(found, given, size_n)[1:]
     best = log_posterior(found, given, size_n, *means)
     for by in (0.99, 1.01):
         nearby = [replace(found, invented_l=tilted(found.invented_l, 0, by))]
