@@ -357,7 +357,7 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement,
 def _not_there(name: str) -> str:
     return (
         f"items were sent back to {name!r}, who is no user of the platform and is not asked. Let them sign up there, "
-        "take the items back on the pages, or let somebody else audit (`hitl certify --by`)"
+        "take the items back on the pages, or let someone else audit (`hitl certify --by`)"
     )
 
 

@@ -236,7 +236,7 @@ def _state(subject: str, question: Mapping[str, Any], metrics: Mapping[str, Any]
         who = "no annotator of the crew may answer" if metrics.get("lacking") else "everyone has answered or skipped"
         items = "the last open item" if left == 1 else f"all {left:,} open items"
         asked = question.get("newcomers", 0)
-        new = f" {counted(asked, 'question')} {'waits' if asked == 1 else 'wait'} for somebody new." if asked else ""
+        new = f" {counted(asked, 'question')} {'waits' if asked == 1 else 'wait'} for someone new." if asked else ""
         return f"{subject} is stuck: {progress}, and {who} {items}{without}.{new} The target is {target}."
     if metrics.get("stop"):
         return f"{subject} has stopped: {progress}; {metrics['stop']}."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hitl.shards.cluster import OnCluster
 
 HERE = Path("hitl.toml")
-
-NAME = re.compile(r'\s*"([^"]*)"\s*(?=,|$)|([^,]+)')
 
 
 def opt(help: str, *names: str, **more: Any) -> Any:
@@ -136,7 +134,7 @@ def model_files(entries: Iterable[str] | None, files: str = "FILE") -> list[tupl
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """Split comma-separated names, of which "quoted, ones" may have commas. Return None for None.
+    """Split comma-separated names; a name in quotes may have commas. Return None if `text` is None.
 
     Raises BadSettings for a name that appears twice.
     """
@@ -144,7 +142,7 @@ def names(text: str | None) -> tuple[str, ...] | None:
 
     if text is None:
         return None
-    parts = [quoted or plain.strip() for quoted, plain in NAME.findall(text)]
+    parts = [part.strip() for row in csv.reader([text], skipinitialspace=True) for part in row]
     require_distinct(named := tuple(filter(None, parts)))
     return named
 

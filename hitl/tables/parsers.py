@@ -375,7 +375,7 @@ def excel_rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
         except BadTable:
             raise
         except (BadZipFile, KeyError, ValueError) as error:
-            raise BadTable(f"{path}: cannot be read as xlsx: {error}; save it anew as .xlsx, or as .csv") from None
+            raise BadTable(f"{path}: cannot be read as xlsx: {error}; save it again as .xlsx, or as .csv") from None
         cells_read = 0
         for number, cells in enumerate(book.worksheets[0].iter_rows(values_only=True), start=1):
             cells_read += 1 + len(cells)

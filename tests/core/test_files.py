@@ -111,7 +111,7 @@ def test_separators_at_the_end_of_all_lines_are_no_columns(tmp_path: Path) -> No
         ("missing.csv", None, r"missing\.csv: no such file"),
         ("t.txt", b"x", r"t\.txt: unknown table format '\.txt'; expected one of \.csv, .*\.xlsx \(\.gz allowed\)"),
         ("t.xls", b"x", r"t\.xls: \.xls is not read; save it as \.xlsx or \.csv"),
-        ("t.xlsx", b"x", r"t\.xlsx: cannot be read as xlsx: .*; save it anew as \.xlsx, or as \.csv"),
+        ("t.xlsx", b"x", r"t\.xlsx: cannot be read as xlsx: .*; save it again as \.xlsx, or as \.csv"),
         ("t.xlsx", b"PK\5\6" + bytes(18), r"t\.xlsx: cannot be read as xlsx"),  # an archive without a sheet
         ("t.gz", b"x", r"t\.gz: unknown table format ''"),
         ("t.csv", b"", r"t\.csv: the file is empty; expected a header line"),

@@ -58,7 +58,7 @@ def test_a_project_without_a_crew_that_everyone_has_answered_waits_for_somebody_
     anyone = settings().model_copy(update={"budget": budget, "crew": CrewSettings()})
     cycle.run(anyone, store, Tables(folder))
     said = status_text(anyone, store, 0.0)
-    assert "everyone has answered or skipped all 9 open items. 6 questions wait for somebody new. The" in said
+    assert "everyone has answered or skipped all 9 open items. 6 questions wait for someone new. The" in said
     assert "anyone: 6 questions" in said
 
 
