@@ -104,20 +104,25 @@ class PoolState(tuple[Judged, ...]):
     def done(self) -> DoneItems:
         """Items without an open question, with their labels, lowest confidence over questions, and the reason."""
         rows = np.flatnonzero(~self.open)
-        confidence = np.min([consensus.confidence for _, consensus in self], axis=0)[rows].tolist()
+        confidence = self.confidence.min(axis=0)[rows].tolist()
         why = [rules.REASONS.get(state, "") for state in self.states.max(axis=0)[rows].tolist()]
         items = list(map(self.items.__getitem__, rows.tolist()))
         return DoneItems(items, self._labels(rows), confidence, why, rows)
 
     def _labels(self, rows: Rows) -> Sequence[tuple[Name, ...]]:
-        """Return a tuple of labels for each of these items. With one question, items with the same label share it."""
+        """Return a tuple of labels for each of these items, "" for a hidden question.
+
+        With one question, items with the same label share the tuple.
+        """
+        named = []
+        for evidence, consensus in self:
+            hidden = False if evidence.hidden is None else evidence.hidden[rows]
+            code = np.where(hidden, len(consensus.classes), consensus.codes[rows])
+            named.append(((*consensus.classes, ""), code.tolist()))
         if len(self) == 1:
-            only = self[0][1]
-            labels = [(name,) for name in only.classes]
-            return list(map(labels.__getitem__, only.codes[rows].tolist()))
-        codes = [consensus.codes[rows].tolist() for _, consensus in self]
-        named = [map(consensus.classes.__getitem__, of) for (_, consensus), of in zip(self, codes, strict=True)]
-        return list(zip(*named, strict=True))
+            ((names, codes),) = named
+            return list(map([(name,) for name in names].__getitem__, codes))
+        return list(zip(*(map(names.__getitem__, codes) for names, codes in named), strict=True))
 
     @cached_property
     def known(self) -> Mask:
@@ -175,16 +180,23 @@ class PoolState(tuple[Judged, ...]):
         return PoolState.of(list(blind), self.budget)
 
     @cached_property
+    def confidence(self) -> Floats:
+        """(Q, N) confidence of each question's label; 1 where the question is hidden."""
+        return np.stack(
+            [np.where(False if given.hidden is None else given.hidden, 1.0, own.confidence) for given, own in self]
+        )
+
+    @cached_property
     def error(self) -> Floats:
         """(N,) 1 - confidence, averaged over the questions."""
-        return np.asarray(1 - np.mean([consensus.confidence for _, consensus in self], axis=0))
+        return np.asarray(1 - self.confidence.mean(axis=0))
 
     def standing(self, item: int) -> str:
         """Describe the label, confidence and number of labels of the item with this code."""
         labels = int(self.labels[item])
         count = f"{labels} answer{'' if labels == 1 else 's'}"
         if len(self) > 1:
-            unsure = min(float(consensus.confidence[item]) for _, consensus in self)
+            unsure = float(self.confidence[:, item].min())
             return f"its least sure question at {percent(unsure, 0)} after {count}"
         consensus = self[0][1]
         return f"{consensus.classes[consensus.codes[item]]} at {percent(consensus.confidence[item], 0)} after {count}"

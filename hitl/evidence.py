@@ -62,6 +62,8 @@ class Evidence(OneLineRepr):
             and optionally weight, a list of pairs, a networkx graph (`hitl.tables.edges`); or None.
         parts: parts that annotators marked within the items, or None. If given, the label of an item is about its
             least certain part.
+        hidden: (N,) True for items about which the question need not be asked, because most annotators did not see it;
+            or None.
 
     Raises BadEvidence, which names the field and the item.
 
@@ -80,6 +82,7 @@ class Evidence(OneLineRepr):
     sequence: npt.NDArray[np.int64] | None = None
     graph: Any = None
     parts: Parts | None = None
+    hidden: npt.NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         n = self.annotations.n_items
@@ -126,7 +129,7 @@ class Evidence(OneLineRepr):
     ) -> Evidence:
         """Build without checking or copying, from data that was checked before it was stored."""
         made = object.__new__(cls)
-        none = dict.fromkeys(("features", "graph", "parts"))
+        none = dict.fromkeys(("features", "graph", "parts", "hidden"))
         vars(made).update(none, annotations=annotations, probabilities=probabilities, truth=truth, sequence=sequence)
         return made
 
@@ -252,6 +255,12 @@ class Evidence(OneLineRepr):
             predicted |= ~np.isnan(p_nj[:, 0])
         predicted.setflags(write=False)
         return predicted
+
+    @property
+    def supported(self) -> npt.NDArray[np.bool_]:
+        """(N,) True for items with ground truth, or with a label or a prediction unless the question is hidden."""
+        given = (self.annotations.labels_per_item > 0) | self.predicted
+        return self.known | (given if self.hidden is None else given & ~self.hidden)
 
     @cached_property
     def featured(self) -> npt.NDArray[np.bool_]:

@@ -112,7 +112,7 @@ def questions_of(
     for name, places in controls.items():
         part = pool.part(places)
         stuck = part.open & stuck_n
-        confidence_n = np.min([consensus.confidence for _, consensus in part], axis=0)[stuck & (part.labels > 0)]
+        confidence_n = part.confidence.min(axis=0)[stuck & (part.labels > 0)]
         questions[name] = {
             "items": len(part.items),
             "done": len(part.done),

@@ -17,7 +17,7 @@ from hitl.consensus import Consensus
 from hitl.errors import BadInput, BadSettings, HitlError, LeaseLost, PlatformError, Refused, Unreachable, raise_all
 from hitl.evidence import Evidence
 from hitl.kinds.choices import label_table
-from hitl.kinds.kind import kind_of, layers_by_question
+from hitl.kinds.kind import answers_per_item, kind_of, layers_by_question
 from hitl.metrics import DIGITS
 from hitl.plan import Ask, DoneItems, Expired, Plan
 from hitl.platform import Connector, Operation, Progress, Receipt, silent
@@ -179,21 +179,6 @@ def _has_labeled(evidence: Mapping[str, Evidence], ask: Ask) -> bool:
             if k in said.annotator[said.item_start[n] : said.item_start[n + 1]]:
                 return True
     return False
-
-
-def answers_per_item(evidence: Mapping[str, Evidence]) -> npt.NDArray[np.int64]:
-    """Return (N,) numbers of annotators who answered at least one question about each item."""
-    first, *others = evidence.values()
-    if not others:
-        return first.annotations.labels_per_item
-    code: dict[Name, int] = {}
-    pairs = []
-    for known in evidence.values():
-        said = known.annotations
-        own = np.array([code.setdefault(name, len(code)) for name in said.annotators], dtype=np.int64)
-        pairs.append(np.stack([said.item.astype(np.int64), own[said.annotator]]))
-    item = np.unique(np.concatenate(pairs, axis=1), axis=1)[0]
-    return np.bincount(item, minlength=first.annotations.n_items)
 
 
 def _are_done(names: pa.Array, done: DoneItems) -> npt.NDArray[np.bool_]:

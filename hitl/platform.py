@@ -43,6 +43,7 @@ class Question:
         options: all valid answers, the classes first.
         kind: kind of answer, a name in `hitl.kinds.KINDS`.
         field: field of an item's data in which parts are marked; "" if none are.
+        conditional: True if annotators see the question only after some answers to others.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Question:
     options: Names
     kind: str = "choices"
     field: str = ""
+    conditional: bool = False
 
 
 YES, NO = "yes", "no"

@@ -168,11 +168,10 @@ def stored_evidence(settings: Settings, store: Store, questions: tuple[Question,
 def given_evidence(settings: Settings, store: Store, questions: tuple[Question, ...]) -> dict[str, Evidence]:
     """Return question -> evidence without `[learn]`: annotations, ground truth, other models, features and graph."""
     from hitl.annotations import CheckedNames
-    from hitl.kinds.kind import StoredAnswers, kind_of
+    from hitl.kinds.kind import StoredAnswers, kind_of, with_hidden
     from hitl.learning.features import stored_features
 
-    project = settings.name
-    names = store.annotator_names(project)
+    project, names = settings.name, store.annotator_names(settings.name)
     settings.combine.require_known_questions(question.name for question in questions)
     whole = next((question for question in questions if not kind_of(question).of_parts), None)
     first = None if whole is None else store.labels(project, whole, names)
@@ -201,6 +200,7 @@ def given_evidence(settings: Settings, store: Store, questions: tuple[Question, 
     for question in questions:
         given |= kind_of(question).evidence(stored_answers(question))
     judges, graph = settings.crew.judges, None if linked is None else linked.adjacency
+    given = with_hidden(given, questions)
     return {name: replace(one.with_judges(judges), features=features, graph=graph) for name, one in given.items()}
 
 

@@ -285,7 +285,7 @@ def has_basis(evidence: Evidence, consensus: Consensus) -> npt.NDArray[np.bool_]
     method = consensus.fit.method
     if method not in COMBINERS or COMBINERS.load(method).uses & {"graph", "sequence", "features"}:
         return np.ones(len(consensus.items), dtype=bool)
-    return (evidence.annotations.labels_per_item > 0) | evidence.predicted | evidence.known
+    return evidence.supported
 
 
 def name_of(combiner: Combiner) -> str:

@@ -39,7 +39,10 @@ annotators = [{crew}]
 
 
 class TwoQuestions(Connector):
-    """Everybody has answered `answered` of the items; `gold` have a known tone, `stars` says whether that is asked."""
+    """Everybody has answered `answered` of the items; `gold` have a known tone, `stars` says whether that is asked.
+
+    If the platform `hides` the stars of bad items, all agree about the others, and only cyd has given any to item 1.
+    """
 
     class Settings(SourceSettings):
         kind: str = "two-questions"
@@ -48,6 +51,7 @@ class TwoQuestions(Connector):
         answered: int = 40
         gold: int = 0
         stars: bool = True
+        hides: bool = False
 
     @classmethod
     def open(cls, settings: Any, folder: Path) -> TwoQuestions:
@@ -57,7 +61,8 @@ class TwoQuestions(Connector):
         self._is = settings
 
     def questions(self) -> tuple[Question, ...]:
-        asked = Question("tone", ("good", "bad"), ("good", "bad")), Question("stars", STARS, STARS)
+        stars = Question("stars", STARS, STARS, conditional=self._is.hides)
+        asked = Question("tone", ("good", "bad"), ("good", "bad")), stars
         return asked[: 1 + self._is.stars]
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
@@ -67,10 +72,12 @@ class TwoQuestions(Connector):
             tone = ("good", "bad")[n % 2]
             for who in self._is.people if n < self._is.answered else ():
                 like = "ann" if who == "bob" and n % 2 else who
-                said = {"tone": tone, "stars": str(Random(key + like).randint(1, 5))}
+                said = {"tone": tone, "stars": str(Random(key if self._is.hides else key + like).randint(1, 5))}
+                seen = not self._is.hides or tone == "good" or (key, who) == ("1", "cyd")
                 rows += (
                     AnnotationRow(f"{key} {who}", key, asked.name, who, said[asked.name], "answer", STAMP, STAMP)
                     for asked in self.questions()
+                    if seen or asked.name == "tone"
                 )
             if n < self._is.gold:
                 rows.append(AnnotationRow(f"{key} gold", key, "tone", None, tone, "gold", STAMP, STAMP))

@@ -1,7 +1,8 @@
 """Rules that decide when an item and the project are done.
 
 An item is done when its truth is known, when its confidence reaches the target (and it has `min_labels` labels), when
-it has `max_labels` labels, or when its label is accepted without annotators (`active.guarantees.skip_list`).
+it has `max_labels` labels, when its label is accepted without annotators (`active.guarantees.skip_list`), or when most
+annotators did not see the question (`Evidence.hidden`).
 
 A project is done when every item is done, when the labels are believed to reach the target accuracy a, when it has as
 many answers as it may have, or when no answer is worth its cost any more. An item of unknown truth is wrong with
@@ -22,7 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hitl.active.stopping.known_items import Checked, checked
-from hitl.annotations import Floats
 from hitl.consensus import Consensus
 from hitl.crew import Budget
 from hitl.evidence import Evidence
@@ -30,8 +30,11 @@ from hitl.formatting import percent
 
 Judged = tuple[Evidence, Consensus]
 
-OPEN, KNOWN, CONFIDENT, LIMIT, ACCEPTED = 0, 1, 2, 3, 4
+OPEN, HIDDEN, KNOWN, CONFIDENT, LIMIT, ACCEPTED = range(6)
+"""States of a question about an item. If an item is done in several questions, the last of their reasons is given."""
+
 REASONS = {
+    HIDDEN: "most annotators did not see the question",
     KNOWN: "ground truth is known",
     CONFIDENT: "confidence reached the target",
     LIMIT: "label limit reached",
@@ -95,6 +98,8 @@ def item_states(evidence: Evidence, consensus: Consensus, budget: Budget) -> npt
     if budget.accepted:
         pairs = zip(consensus.items, map(consensus.classes.__getitem__, consensus.codes.tolist()), strict=True)
         state[[budget.accepted.get(str(item)) == str(label) for item, label in pairs]] = ACCEPTED
+    if evidence.hidden is not None:
+        state[evidence.hidden] = HIDDEN
     state[evidence.known] = KNOWN
     return state
 
@@ -131,6 +136,8 @@ def reached(expected: Expected, target: float) -> bool:
     return 1.0 - expected.accuracy <= expected.permitted(target) + TINY
 
 
-def _error(evidence: Evidence, consensus: Consensus) -> Floats:
-    """Return (N,) probability that the label is wrong."""
-    return np.where(evidence.known, 0.0, np.clip(1.0 - consensus.confidence, 0.0, 1.0))
+def _error(evidence: Evidence, consensus: Consensus) -> float:
+    """Return the believed share of wrong labels, in [0, 1], of the items about which the question is asked."""
+    error_n = np.where(evidence.known, 0.0, np.clip(1.0 - consensus.confidence, 0.0, 1.0))
+    asked_n = error_n if evidence.hidden is None else error_n[~evidence.hidden]
+    return float(asked_n.mean()) if asked_n.size else 0.0

@@ -86,7 +86,8 @@ class Form:
     @property
     def questions(self) -> tuple[Question, ...]:
         """Questions asked about every item."""
-        return tuple(question for control in self.controls for question in control.questions)
+        asked = ((control.name in self.conditional, control.questions) for control in self.controls)
+        return tuple(replace(question, conditional=hidden) for hidden, own in asked for question in own)
 
     @property
     def digest(self) -> str:
@@ -213,7 +214,7 @@ def configuration(xml: str) -> tuple[Form, dict[str, str]]:
     except ElementTree.ParseError as error:
         raise Refused(f"the labeling configuration is not XML: {error}. Save it again in Label Studio") from error
     elements = {name: element for element in root.iter() if (name := attributes_of(element).get("name"))}
-    hiding = [element for element in root.iter() if attributes_of(element).get("visiblewhen")]
+    hiding = (element for element in root.iter() if attributes_of(element).get("visiblewhen"))
     hidden = {attributes_of(element).get("name") for outer in hiding for element in outer.iter()} - {None}
     supported: dict[str, Control] = {}
     refused: dict[str, str] = {}
@@ -232,8 +233,7 @@ def configuration(xml: str) -> tuple[Form, dict[str, str]]:
             supported[name] = control
         else:
             refused[name] = f"<{element.tag} name={name!r}> {control}"
-    names = frozenset((*supported, *refused))
-    return Form(tuple(supported.values()), names, frozenset(map(str, hidden))), refused
+    return Form(tuple(supported.values()), frozenset((*supported, *refused)), frozenset(map(str, hidden))), refused
 
 
 def parse(

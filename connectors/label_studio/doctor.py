@@ -111,11 +111,12 @@ def _cautions(xml: str, form: Form) -> list[str]:
         for element in ElementTree.fromstring(xml).iter(tag)  # nosec B314  # as parsed before
         if (attributes := attributes_of(element)).get("name") in names and attributes.get(setting.lower()) != value
     ]
-    return notes + [
-        f"{name!r} is not always shown (visibleWhen): a task that hides it gets budget.max_labels annotations, "
-        "unless source.control names another control to use alone"
-        for name in sorted(form.conditional & names)
-    ]
+    if names <= form.conditional:
+        notes.append(
+            f"{listed(sorted(names))}: not always shown (visibleWhen). Tasks that hide it remain open, because no "
+            "control that is always shown is read"
+        )
+    return notes
 
 
 def _labeling(xml: str, control: str | None, abstain: Sequence[str], rename: Mapping[str, str]) -> Check:

@@ -148,7 +148,8 @@ class _RunEvents:
         names, items = item_names(self.settings, self.store), []
         for one in (now[n] for n in islice((*fresh, *changed), ITEMS)):
             name = names.get(str(one.item), str(one.item))
-            labels = dict(zip(self.labeled(question), map(str, one.labels), strict=False))
+            named = zip(self.labeled(question), map(str, one.labels), strict=False)
+            labels = {name: label for name, label in named if label}  # without those of hidden questions
             said = {"item": name, "labels": labels, "confidence": round(float(one.confidence), 6), "why": one.why}
             items.append(said | {"url": self.page("items", name)})
         data = {

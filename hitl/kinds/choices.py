@@ -120,7 +120,7 @@ class Ordinal(Choices):
 
 def label_table(evidence: Evidence, result: Consensus) -> pa.Table:
     """Return a table of the consensus on items that have a label, ground truth or a prediction."""
-    rows = np.flatnonzero((evidence.annotations.labels_per_item > 0) | evidence.known | evidence.predicted)
+    rows = np.flatnonzero(evidence.supported)
     items = column_of(result.items)
     items = items if len(rows) == len(items) else items.take(pa.array(rows))
     return consensus_table(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -209,6 +209,35 @@ def multiple_choices(classes_of: Mapping[str, Names]) -> dict[str, dict[str, str
         if joined and {str(one) for one in classes} == {YES, NO}:
             controls.setdefault(control, {})[name] = question
     return controls
+
+
+def answers_per_item(evidence: Mapping[str, Evidence]) -> npt.NDArray[np.int64]:
+    """Return (N,) numbers of annotators who answered at least one question about each item."""
+    first, *others = evidence.values()
+    if not others:
+        return first.annotations.labels_per_item
+    code: dict[Name, int] = {}
+    pairs = []
+    for known in evidence.values():
+        said = known.annotations
+        own = np.array([code.setdefault(name, len(code)) for name in said.annotators], dtype=np.int64)
+        pairs.append(np.stack([said.item.astype(np.int64), own[said.annotator]]))
+    item = np.unique(np.concatenate(pairs, axis=1), axis=1)[0]
+    return np.bincount(item, minlength=first.annotations.n_items)
+
+
+def with_hidden(evidence: Mapping[str, Evidence], questions: Iterable[Question]) -> dict[str, Evidence]:
+    """Mark the items whose annotators mostly did not see a conditional question. Their number decides, as by a vote."""
+    conditional = {question.name for question in questions if question.conditional}
+    if not conditional:
+        return dict(evidence)
+    asked_n = answers_per_item(evidence)
+
+    def hidden(name: str, one: Evidence) -> npt.NDArray[np.bool_] | None:
+        question = name if one.parts is None else one.parts.question.name
+        return (2 * one.annotations.labels_per_item < asked_n) & ~one.known if question in conditional else None
+
+    return {name: replace(one, hidden=hidden(name, one)) for name, one in evidence.items()}
 
 
 def item_columns(keys: Sequence[Name], names: Mapping[str, str]) -> dict[str, pa.Array]:

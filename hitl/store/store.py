@@ -114,7 +114,9 @@ class Store(EvidenceStore, Learned, Results, Outbox, Announced):
 
     def note_questions(self, lease: Lease, questions: tuple[Question, ...]) -> None:
         """Store the questions that the project asks, if they have changed."""
-        rows = [[each.name, [*each.classes], [*each.options], each.kind, each.field] for each in questions]
+        rows = [
+            [each.name, [*each.classes], [*each.options], each.kind, each.field, each.conditional] for each in questions
+        ]
         if rows != self._noted("questions", lease.project):
             self._note(lease, questions=json.dumps(rows))
 

@@ -24,6 +24,7 @@ from tests.two_questions import TwoQuestions, written
 
 CREW = '"ann", "bob", "cyd"'
 STUCK = "stars is stuck: 0 of 40 items are done, and everyone has answered or skipped all 40 open items. "
+UNSEEN = "most annotators did not see the question"
 FINISHED = "tone is finished: all 40 items are done."
 
 
@@ -177,3 +178,29 @@ def test_what_a_push_of_our_own_changes_is_not_counted_as_new(
     monkeypatch.setattr(TwoQuestions, "pull", served)
     written(tmp_path, monkeypatch, "", CREW)  # three people answer the last item
     assert "pulled 40 items: 6 entries new or changed, 0 deleted" in run("run")[1]
+
+
+def test_a_question_that_most_annotators_did_not_see_needs_no_answer_and_gets_no_label(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HITL_EVENTS_CI_SECRET", SECRET)
+    address = '[[events]]\nname = "ci"\nurl = "http://127.0.0.1:9/hook"\n'
+    source = "hides = true\nitems = 50\nanswered = 40"
+    config = written(tmp_path, monkeypatch, source, CREW.replace(", ", ', "dan", ', 1), address)
+    assert run("run")[0] == 0
+    assert run("export", "labels.csv")[0] == 0
+    stars = {row["item"]: row for row in rows("labels.stars.csv")}
+    bad = [stars[str(n)] for n in range(1, 40, 2)]
+    assert {(row["label"], row["done"], row["why"]) for row in bad} == {("", "true", UNSEEN)}
+    assert all(stars[str(n)]["label"] for n in range(0, 40, 2))
+    assert {stars[str(n)]["done"] for n in range(40, 50)} == {"false"}, "nobody has seen these"
+
+    with opened(config) as (_, store, _):
+        _, plan = store.latest("reviews") or pytest.fail("no run")
+        assert {int(str(ask.item)) for ask in plan.asks}.isdisjoint(range(1, 40, 2))
+        (first,) = [done for done in plan.done if str(done.item) == "1"]
+        assert (first.labels, first.why) == (("bad", ""), "confidence reached the target")
+        (announced,) = [one["data"] for one in told(store)["items.decided"] if one["data"]["question"] == "stars"]
+    assert {tuple(one["labels"]) for one in announced["items"] if one["why"] == UNSEEN} == {()}
+    believed = json.loads(run("status", "--json")[1])["last"]["questions"]["stars"]["expected"]["accuracy"]
+    assert believed > 0.7, "what is not asked is neither right nor wrong"

@@ -116,13 +116,16 @@ def test_what_costs_answers_is_said_before_there_are_any(make_project: Callable[
     <Taxonomy name="topic" toName="text"><Choice value="a"/><Choice value="b"/></Taxonomy>
     <View visibleWhen="choice-selected" whenTagName="kind" whenChoiceValue="ad"><Rating name="stars" toName="text"/>
     </View></View>"""
-    several, hidden = "'topic' lets annotators choose several answers", "'stars' is not always shown (visibleWhen)"
-    notes = (several, hidden, "'car' lets annotators turn boxes")
+    several, hidden = "'topic' lets annotators choose several answers", "not always shown (visibleWhen)"
+    notes = (several, "'car' lets annotators turn boxes")
     project = make_project(config)
     made = hitl("init", f"{project.server.url}/projects/{project.number}")
     assert all(f"note: {note}" in made.stdout for note in notes), made.stdout
     (line,) = [line for line in hitl("doctor").stdout.split("\n") if several in line]
     assert all(note in line for note in notes)
+    assert hidden not in line, "the question before it says which tasks hide it"
+    address = f"{project.server.url}/projects/{project.number}"
+    assert f"note: stars: {hidden}" in hitl("init", address, "-c", "a.toml", "--control", "stars").stdout
     alone = make_project(config.replace('name="topic"', 'name="topic" maxUsages="1"'))
     assert hitl("init", f"{alone.server.url}/projects/{alone.number}", "-c", "b.toml", "--control", "topic").stdout
     assert "warn  labeling configuration" not in hitl("doctor", "-c", "b.toml").stdout
