@@ -239,14 +239,15 @@ class Reading:
         `kept` are labels that are stored. Those outside the configured classes are answers, but no classes.
         """
         of = self._of
-        parts: tuple[str, ...] = ()
+        kind, field = "choices", ""
         if self.marks_parts:
-            parts = ("spans", TEXT) if self.texts else ("time_spans", RECORDING)
+            kind, field = ("spans", TEXT) if self.texts else ("time_spans", RECORDING)
         if of.classes:
             others = tuple(name for name in (*of.abstain, *kept) if name not in of.classes)
-            return Question(QUESTION, of.classes, (*of.classes, *dict.fromkeys(others)), *parts)
+            return Question(QUESTION, of.classes, (*of.classes, *dict.fromkeys(others)), kind, field)
         names: dict[str, None] = dict.fromkeys(kept)
-        for name in ("annotations", "truth", *(() if parts else ("gold",))):  # gold.csv has spans as JSON, not classes
+        with_gold = () if self.marks_parts else ("gold",)  # gold.csv has spans as JSON, not classes
+        for name in ("annotations", "truth", *with_gold):
             table = self.table(name)
             if table is not None:
                 require_columns(table, [of.label], str(self._files.find(name)))
@@ -254,7 +255,7 @@ class Reading:
         for table in self._models.values():
             names |= dict.fromkeys(name[2:] for name in table.column_names if name.startswith("p_"))
         classes = tuple(natural_order([name for name in names if name not in of.abstain]))
-        return Question(QUESTION, classes, classes + of.abstain, *parts)
+        return Question(QUESTION, classes, classes + of.abstain, kind, field)
 
     def counted(self) -> dict[str, int]:
         """Return the number of rows per table."""
