@@ -27,7 +27,7 @@ from pydantic import Field
 from hitl.connectors.rescan import Rated, page_of, rescanned
 from hitl.connectors.rest import SECONDS, WAITS, Json, Rest
 from hitl.errors import HitlError, Refused, Unreachable
-from hitl.formatting import listed
+from hitl.formatting import listed, short
 from hitl.platform import (
     AnnotationRow,
     AnnotatorRow,
@@ -102,6 +102,7 @@ class Phoenix(Connector):
         self.server = Server(url, token=key)
         self._project, self._wanted = project, tuple(questions)
         self._path = f"/v1/projects/{project}"
+        self._names: dict[str, str] = {}
 
     @property
     def place(self) -> str:
@@ -142,6 +143,7 @@ class Phoenix(Connector):
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Read all root spans, and yield the pages that have changed since the cursor; then which spans exist."""
         asked = {one.name: one for one in self.questions()}
+        self._names.clear()  # users can be renamed
         return rescanned(
             cursor,
             list(asked.values()),
@@ -163,7 +165,7 @@ class Phoenix(Connector):
         spans = [span for span in answer["data"] if not span.get("parent_id")]
         told: dict[str, list[Json]] = {_id_of(span): [] for span in spans}
         for one in self._annotations(list(told), names):
-            told[one["span_id"]].append(one)
+            told[one["span_id"]].append(one | {"user_name": self._user_name(one)})
         return [span | {"annotations": told[_id_of(span)]} for span in spans], answer.get("next_cursor") or None
 
     def _annotations(self, spans: Sequence[str], names: Sequence[str]) -> Iterator[Json]:
@@ -172,6 +174,17 @@ class Phoenix(Connector):
             ids = spans[start : start + IDS]
             given = {"span_ids": ids, "include_annotation_names": list(names), "limit": 10_000}
             yield from self._pages(f"{self._path}/span_annotations", **given)
+
+    def _user_name(self, one: Json) -> str | None:
+        """Return the name of the user who gave an annotation, which only GraphQL tells accounts that are no admins."""
+        user = one.get("user_id")
+        if user and user not in self._names:
+            query = "query($id: ID!) { node(id: $id) { ... on SpanAnnotation { user { username } } } }"
+            node = (self.server.ask("/graphql", query=query, variables={"id": one["id"]}).get("data") or {}).get("node")
+            if not node or not node.get("user"):
+                return None  # the annotation or the user was deleted meanwhile
+            self._names[user] = node["user"]["username"]
+        return self._names.get(str(user))
 
     def _pages(self, path: str, **parameters: Any) -> Iterator[Json]:
         more: dict[str, str] = {}
@@ -301,7 +314,7 @@ def answers_in(annotations: Iterable[Json], asked: Mapping[str, Question]) -> li
 def _answer(one: Json, question: Question, is_truth: bool) -> AnnotationRow:
     label, note = (one.get("result") or {}).get("label"), None
     if label is not None and label not in question.options:
-        label, note = None, f"{label!r} is none of {', '.join(map(str, question.options))}; it counts as a skip"
+        label, note = None, f"{short(label)} is none of {listed(question.options)}"
     kind: Literal["answer", "skip", "gold"] = "skip" if label is None else "gold" if is_truth else "answer"
     at, created = one["updated_at"], one["created_at"]
     return AnnotationRow(
@@ -310,8 +323,9 @@ def _answer(one: Json, question: Question, is_truth: bool) -> AnnotationRow:
 
 
 def _rater_of(one: Json) -> AnnotatorRow:
-    name = str(one.get("user_id") or one["identifier"] or "default")
-    return AnnotatorRow(name, name)
+    user = one.get("user_id")
+    key = str(user or one["identifier"] or "default")
+    return AnnotatorRow(key, one.get("user_name") or key, named=not user or bool(one.get("user_name")))
 
 
 def _id_of(span: Json) -> str:

@@ -66,7 +66,11 @@ def page_of(cursor: Cursor, items: Sequence[ItemRow], rows: Sequence[Rated], que
             if is_judge and row.label is not None
         ],
         annotators=list({rater.key: rater for _, rater in people}.values()),
-        problems=tuple(f"{row.item}: {row.note}" for row, _, _ in rows if row.note),
+        problems=tuple(
+            f"{row.item}: {row.note}; this prediction of {rater.name} is left out"
+            for row, rater, is_judge in rows
+            if is_judge and row.note
+        ),
         latest=True,
     )
 

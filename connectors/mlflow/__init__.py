@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -28,8 +28,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from hitl.connectors.mlflow.client import API, Client
-from hitl.connectors.mlflow.rows import ID_TAG, OWN, SUFFIX, Asked, answers_in, asked_in, is_own, item_of
-from hitl.connectors.rescan import page_of, rescanned
+from hitl.connectors.mlflow.rows import ID_TAG, OWN, SUFFIX, Asked, answers_in, asked_in, declined, is_own, item_of
+from hitl.connectors.rescan import Rated, page_of, rescanned
 from hitl.connectors.rest import SECONDS, WAITS
 from hitl.errors import HitlError, Refused
 from hitl.formatting import counted, listed
@@ -46,9 +46,10 @@ from hitl.platform import (
     Receipt,
     silent,
 )
-from hitl.settings import SourceSettings
+from hitl.settings import CrewSettings, SourceSettings
 from hitl.settings.environment import secret
 
+ITEMS = "review-queues/items/list"
 MOST = 500
 """Traces in the queue of anyone: MLflow adds them one by one, or their order is lost."""
 OPERATIONS = ("consensus", "order", "assign", "labels_wanted", "add_items", "gold")
@@ -69,6 +70,15 @@ class MLflowSettings(SourceSettings):
     """Questions to use; empty: all with one answer out of several."""
     shared: bool = False
     """Put traces for anyone into a queue "hitl", for projects without `crew.annotators`."""
+
+    def crew(self, crew: CrewSettings) -> CrewSettings:
+        """Return the crew in lower case, because MLflow ignores case in people's names."""
+        people = {name: {who.casefold(): None for who in getattr(crew, name)} for name in ("annotators", "judges")}
+        tables = {
+            name: {who.casefold(): value for who, value in getattr(crew, name).items()}
+            for name in ("capacities", "costs", "skills")
+        }
+        return crew.model_copy(update=tables | {name: tuple(names) for name, names in people.items()})
 
 
 @dataclass(frozen=True)
@@ -160,21 +170,47 @@ class MLflow(Connector):
 
     def pull(self, cursor: Cursor | None) -> Iterator[Page]:
         """Read all traces, and yield the pages that have changed since the cursor; then which traces exist."""
+        own = {"experiment": self.experiment}
+        if cursor is not None and cursor.get("experiment", self.experiment) != self.experiment:
+            raise Refused(
+                f"{self._named!r} is experiment number {self.experiment} now, and the stored traces are of number "
+                f"{cursor['experiment']}. If it was renamed, set source.experiment to its new name and run "
+                "`hitl pull --full`, which also replaces the stored traces if the new experiment is the right one"
+            )
         asked = {one.question.name: one for one in self._asked()}
         questions = {name: one.question for name, one in asked.items()}
-        return rescanned(
+        skipped = self._declined()
+
+        def rows(trace: Json) -> list[Rated]:
+            answers = answers_in(trace, asked)
+            return answers + declined(trace, skipped.get(trace["trace_id"], {}), asked, answers)
+
+        pages = rescanned(
             cursor,
             list(questions.values()),
             lambda token: self.client.traces(self.experiment, token),
             lambda trace: str(trace["trace_id"]),
-            lambda trace: [trace["trace_id"], trace.get("tags"), _of_others(trace)],
+            lambda trace: [item_of(trace).data, trace.get("tags"), _of_others(trace), skipped.get(trace["trace_id"])],
             lambda traces, after: page_of(
                 after,
                 [item_of(trace) for trace in traces],
-                [row for trace in traces for row in answers_in(trace, asked)],
+                [row for trace in traces for row in rows(trace)],
                 questions,
             ),
         )
+        return (replace(page, cursor={**page.cursor, **own}) for page in pages)
+
+    def _declined(self) -> dict[str, dict[str, str]]:
+        """Return trace -> annotators who declined it in their queue -> when."""
+        found: dict[str, dict[str, str]] = {}
+        for name, queue in self._queues().items():
+            rows = self.client.pages(ITEMS, "items", queue_id=queue["queue_id"], status="DECLINED")
+            for row in rows if name != OWN else ():
+                at = datetime.fromtimestamp(int(row["last_update_time_ms"]) / 1000, UTC)
+                found.setdefault(row["item_id"], {})[name.removeprefix(f"{OWN}: ")] = at.isoformat(
+                    timespec="milliseconds"
+                )
+        return found
 
     def workplaces(self) -> Pages:
         """Return each annotator's review queue."""
@@ -207,7 +243,7 @@ class MLflow(Connector):
             case "gold":
                 return self._gold(operation.payload["questions"])
             case "assign":
-                return self._queue(f"{OWN}: {operation.key}", [operation.key], operation.payload["items"])
+                return self._queue(f"{OWN}: {operation.key.casefold()}", [operation.key], operation.payload["items"])
             case "order":
                 return self._queue(OWN, [], operation.payload["items"][:MOST] if self._shared else [])
             case "add_items":
@@ -275,14 +311,19 @@ class MLflow(Connector):
         that is right already stays, everything before it is removed, and the rest is added one by one, last first.
         """
         queue = self._queues().get(name)
+        schemas = [one.schema for one in self._asked()] if items else []
+        if queue is not None and not {*schemas} <= {*queue.get("schema_ids", ())}:
+            why = f"{name}: questions are missing, and MLflow adds none to a queue with traces"
+            yield Write("POST", f"{API}/review-queues/delete", why, {"queue_id": queue["queue_id"]})
+            queue = None
         if queue is None:
             if not items:
                 return
-            schemas = [one.schema for one in self._asked()]
             body = {"experiment_id": self.experiment, "name": name, "queue_type": "CUSTOM", "users": list(users)}
             yield Write("POST", f"{API}/review-queues/create", f"no queue {name!r}", body | {"schema_ids": schemas})
             queue = self._queues().get(name)  # None only if the writes are not sent
-        rows = [] if queue is None else self.client.pages("review-queues/items/list", "items", queue_id=queue)
+        number = None if queue is None else queue["queue_id"]
+        rows = [] if number is None else self.client.pages(ITEMS, "items", queue_id=number)
         status = {row["item_id"]: row["status"] for row in rows}
         there = [item for item, of in status.items() if of == "PENDING"]
         exists = {trace["trace_id"] for trace in self.client.infos(items)}
@@ -292,11 +333,11 @@ class MLflow(Connector):
             same += 1
         stale = set(there[: len(there) - same]) | {item for item in wanted if status.get(item, "PENDING") != "PENDING"}
         if stale:
-            removed = {"queue_id": queue, "item_ids": sorted(stale)}
+            removed = {"queue_id": number, "item_ids": sorted(stale)}
             why = f"{name}: {counted(len(stale), 'trace')} too many, or at another place"
             yield Write("POST", f"{API}/review-queues/items/remove", why, removed)
         for item in reversed(wanted[: len(wanted) - same]):
-            added = {"queue_id": queue, "item_type": "TRACE", "item_ids": [item]}
+            added = {"queue_id": number, "item_type": "TRACE", "item_ids": [item]}
             yield Write("POST", f"{API}/review-queues/items/add", f"{name}: {item} is missing", added)
 
     def _added(self, items: Sequence[Json]) -> Iterator[Write]:
@@ -312,12 +353,11 @@ class MLflow(Connector):
                 info |= {f"{name}_preview": str(row["data"].get(name, "")) for name in ("request", "response")}
                 yield Write("POST", f"{API}/traces", f"no trace of {row['key']}", {"trace": {"trace_info": info}})
 
-    def _queues(self) -> dict[str, str]:
-        """Return name -> id of the queues of hitl."""
+    def _queues(self) -> dict[str, Json]:
+        """Return the queues of hitl by their names, whose case MLflow ignores."""
         rows = self.client.pages("review-queues/list", "review_queues", experiment_id=self.experiment)
-        return {
-            row["name"]: row["queue_id"] for row in rows if row["name"] == OWN or row["name"].startswith(f"{OWN}: ")
-        }
+        names = ((row["name"].casefold(), row) for row in rows)
+        return {name: row for name, row in names if name == OWN or name.startswith(f"{OWN}: ")}
 
     # -- check ---------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ feedback, HUMAN               an answer; of several by one person, the latest va
 feedback, LLM_JUDGE or CODE   the prediction of a model of this name; of several, the latest valid one
 expectation                   ground truth
 feedback of hitl              the consensus, never read as an answer
+"Decline" in hitl's queue     a skip
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from hitl.connectors.rescan import Rated
+from hitl.formatting import listed, short
 from hitl.platform import AnnotationRow, AnnotatorRow, ItemRow, Question
 
 OWN = "hitl"
@@ -25,6 +27,8 @@ SUFFIX = "_hitl"
 """Ending of the names under which the consensus is written, so that filters on people's answers do not find it."""
 ID_TAG = "hitl.id"
 """Tag of a trace with the user's own id."""
+SAID = {"yes": True, "no": False}
+"""Pass and fail, as MLflow's own judges say them."""
 HUMAN = "HUMAN"
 """Type of source of people. All others are models."""
 
@@ -41,10 +45,12 @@ class Asked:
 
     def label_of(self, value: object) -> str | None:
         """Return the label that a stored value means; None if it is none."""
-        for label, stored in self.values.items():
-            if value == label or (value == stored and isinstance(value, bool) == isinstance(stored, bool)):
-                return label
-        return None
+        if isinstance(value, float) and value.is_integer():
+            value = str(int(value))  # MLflow's numbers have a point
+        names = {label.casefold() for label in self.values}
+        if isinstance(value, str) and names.isdisjoint(SAID):
+            value = SAID.get(value, value)
+        return next((label for label, stored in self.values.items() if value == label or value is stored), None)
 
 
 def asked_in(schemas: Iterable[Json], wanted: Iterable[str]) -> list[Asked]:
@@ -74,7 +80,7 @@ def item_of(trace: Json) -> ItemRow:
 def rater_of(assessment: Json) -> AnnotatorRow:
     """Return who gave an answer. MLflow takes names as they are claimed; case does not tell people apart."""
     name = str(assessment.get("source", {}).get("source_id") or "default")
-    return AnnotatorRow(name.casefold(), name)
+    return AnnotatorRow(name.casefold(), name.casefold() if _type_of(assessment) == HUMAN else name)
 
 
 def is_own(assessment: Json) -> bool:
@@ -100,6 +106,18 @@ def answers_in(trace: Json, questions: Mapping[str, Asked]) -> list[Rated]:
     ]
 
 
+def declined(trace: Json, who: Mapping[str, str], questions: Iterable[str], rows: Iterable[Rated]) -> list[Rated]:
+    """Return a skip of every question that people (name -> time) who declined the trace did not answer."""
+    answered = {(row.annotator, row.question) for row, _, _ in rows}
+    item = trace["trace_id"]
+    return [
+        (AnnotationRow(f"{item} {name}", item, question, name, None, "skip", at, at), AnnotatorRow(name, name), False)
+        for name, at in who.items()
+        for question in questions
+        if (name, question) not in answered
+    ]
+
+
 def _type_of(assessment: Json) -> str:
     return str(assessment.get("source", {}).get("source_type", ""))
 
@@ -109,7 +127,7 @@ def _answer(trace: Json, assessment: Json, asked: Asked) -> AnnotationRow:
     value = assessment.get("expectation" if is_truth else "feedback", {}).get("value")
     label, note = asked.label_of(value), None
     if label is None and value is not None:
-        note = f"{value!r} is none of {', '.join(map(str, asked.question.options))}; it counts as a skip"
+        note = f"{short(value)} is none of {listed(asked.question.options)}"
     return AnnotationRow(
         key=assessment["assessment_id"],
         item=trace["trace_id"],

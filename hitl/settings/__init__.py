@@ -53,6 +53,10 @@ class SourceSettings(Section):
         """Return settings of the graph file if the source has one, else empty ones. `folder`: folder of hitl.toml."""
         return GraphSettings()
 
+    def crew(self, crew: CrewSettings) -> CrewSettings:
+        """Return the crew with its names as the platform writes them."""
+        return crew
+
     def table_at(self, path: Path, folder: Path) -> str | None:
         """Return the name of the table that the source reads, or would read, from this path; None if it reads none."""
         return None
@@ -321,6 +325,7 @@ class Settings(FromFile):
             "graph": graph.within(folder),
             "combine": self.combine.within(folder),
             "budget": self.budget.within(folder),
+            "crew": self.source.crew(self.crew),
             "learn": self.learn.model_copy(update={"model": learned}),
         }
         return self.model_copy(update=sections)

@@ -58,13 +58,15 @@ class Experiment:
         """A connector to it."""
         return MLflow(self.server.url, self.name, **more)
 
-    def add(self, n: int) -> None:
-        """Add trace number `n`."""
+    def add(self, n: int, **more: Any) -> None:
+        """Add trace number `n`, or change it."""
         where = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": self.number}}
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_767_225_600 + n))
         info = {"trace_id": self.traces[n], "trace_location": where, "request_time": when, "execution_duration": "1s"}
         info |= {"state": "OK", "request_preview": f"question {n}", "response_preview": f"answer {n}"}
-        self.server.call("POST", f"{API}/traces", trace={"trace_info": info | {"trace_metadata": {}, "tags": {}}})
+        self.server.call(
+            "POST", f"{API}/traces", trace={"trace_info": info | {"trace_metadata": {}, "tags": {}} | more}
+        )
 
     def say(self, n: int, who: str, value: Any, name: str = "correct", kind: str = "HUMAN", **more: Any) -> str:
         """Give an answer about trace number `n`, and return its id."""
@@ -73,6 +75,16 @@ class Experiment:
         body |= {"create_time": now, "last_update_time": now, "feedback": {"value": value}} | more
         path = f"{API}/traces/{self.traces[n]}/assessments"
         return str(self.server.call("POST", path, assessment=body)["assessment"]["assessment_id"])
+
+    def decline(self, n: int, who: str) -> None:
+        """Decline trace number `n` in somebody's queue."""
+        found = self.server.call(
+            "GET", f"{API}/review-queues/get-by-name", experiment_id=self.number, name=f"hitl: {who}"
+        )
+        given = {"queue_id": found["review_queue"]["queue_id"], "item_id": self.traces[n], "status": "DECLINED"} | {
+            "completed_by": who
+        }
+        self.server.call("POST", f"{API}/review-queues/items/set-status", **given)
 
     def change(self, n: int, key: str, value: Any) -> None:
         """Edit an answer."""

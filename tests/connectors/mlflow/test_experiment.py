@@ -123,6 +123,69 @@ def test_changes_are_noticed_and_pages_that_stay_are_not_read_again(mlflow: Serv
     assert last.live == frozenset(made.traces[1:])
 
 
+def test_people_decline_and_are_called_in_any_case(run: Run, mlflow: Server) -> None:
+    """A trace that Ann declines is not asked of her again, and she is one person however her name is written."""
+    made = mlflow.experiment("declined", 4, FORM)
+    begin(run, made, "Ann", "bob")
+    assert run("run")[0] == 0
+    first, second, *_ = made.queue("hitl: ann") + made.queue("hitl: bob")
+    made.decline(first, "ann")
+    made.say(second, "ANN", "yes")
+    made.say(second, "Ann", "no")
+    for _ in range(2):
+        assert run("run")[0] == 0
+        assert not {first, second} & {*made.queue("hitl: ann")}
+        people = json.loads(run("plan", "--json")[1])["plan"]["asks"]
+        assert {one["annotator"] for one in people} <= {"ann", "bob"}
+    assert "1 answer by 1 annotator, 1 skip" in run("status")[1]
+    assert run("audit")[0] == 0
+    assert run("annotators", "--json")[1].count('"Ann"') == 0
+
+
+def test_a_question_made_later_reaches_the_queues(run: Run, mlflow: Server) -> None:
+    made = mlflow.experiment("later", 4, FORM)
+    begin(run, made, "ann", "bob")
+    assert run("run")[0] == 0
+    form = {"pass_fail": {"positive_label": "Safe", "negative_label": "Harmful"}}
+    given = {"experiment_id": made.number, "name": "safe", "type": "FEEDBACK", "title": "safe", "input": form}
+    mlflow.call("POST", f"{API}/label-schemas/create", **given)
+    waiting = {name: made.queue(f"hitl: {name}") for name in ("ann", "bob")}
+    for n in waiting["ann"]:
+        made.say(n, "ann", "yes")
+    for n in waiting["bob"]:
+        made.say(n, "bob", "yes")
+    assert run("run")[0] == 0
+    queues = mlflow.call("GET", f"{API}/review-queues/list", experiment_id=made.number)["review_queues"]
+    assert [len(one["schema_ids"]) for one in queues] == [2, 2]
+    assert made.queue("hitl: ann")
+    assert run("audit")[0] == 0
+
+
+def test_a_trace_that_ends_after_the_run_is_read_again(mlflow: Server) -> None:
+    made = mlflow.experiment("unfinished", 1, FORM)
+    made.add(0, state="IN_PROGRESS", response_preview="")
+    *_, last = made.connect().pull(None)
+    made.add(0, response_preview="at last")
+    (item,) = [item for page in made.connect().pull(last.cursor) for item in page.items]
+    assert item.data["response"] == "at last"
+
+
+def test_another_experiment_of_the_same_name_deletes_nothing(run: Run, mlflow: Server) -> None:
+    made = mlflow.experiment("renamed", 3, FORM)
+    made.say(0, "ann", "yes")
+    begin(run, made, "ann", "bob")
+    assert run("run")[0] == 0
+    mlflow.call("POST", "/api/2.0/mlflow/experiments/update", experiment_id=made.number, new_name="renamed before")
+    other = mlflow.experiment("renamed", 1, FORM)
+    code, _, err = run("run")
+    assert (code, f"is experiment number {other.number} now" in err, "pull --full" in err) == (77, True, True)
+    assert "3 items, 1 answer" in run("status")[1]
+    Path("hitl.toml").write_text(Path("hitl.toml").read_text().replace('"renamed"', '"renamed before"', 2))
+    assert run("pull", "--full")[0] == 0
+    assert run("run")[0] == 0
+    assert "3 items, 1 answer" in run("status")[1]
+
+
 def test_what_is_wrong_is_said(run: Run, mlflow: Server) -> None:
     made = mlflow.experiment("nothing to ask", 1, {"why": {"text": {}}})
     code, _, err = run("init", "--mlflow", mlflow.url, "--experiment", made.name)

@@ -12,6 +12,10 @@ from hitl.connectors.rescan import page_of
 SCHEMAS = [
     {"name": "safe", "schema_id": "2", "input": {"pass_fail": {"positive_label": "Safe", "negative_label": "No"}}},
     {"name": "correct", "schema_id": "1", "input": {"categorical": {"options": ["yes", "no", "1"]}}},
+    {
+        **{"name": "grounded", "schema_id": "5"},
+        "input": {"pass_fail": {"positive_label": "Grounded", "negative_label": "Invented"}},
+    },
     {"name": "why", "schema_id": "3", "input": {"text": {}}},
     {"name": "topics", "schema_id": "4", "input": {"categorical": {"options": ["a", "b"], "multi_select": True}}},
 ]
@@ -37,6 +41,7 @@ def read(*assessments: dict[str, Any]) -> dict[str, tuple[str | None, str | None
 def test_questions_with_one_answer_out_of_several_are_asked() -> None:
     assert {name: one.question.options for name, one in ASKED.items()} == {
         "correct": ("yes", "no", "1"),
+        "grounded": ("Grounded", "Invented"),
         "safe": ("Safe", "No"),
     }
     assert [one.question.name for one in asked_in(SCHEMAS, ["safe", "why"])] == ["safe"]
@@ -58,7 +63,7 @@ def test_judges_are_models_and_hitl_is_none() -> None:
     assert [row.key for row in page.annotators] == ["ann"]
     (judge,) = page.predictions
     assert (judge.item, judge.model, judge.probabilities) == ("t", "ann", {"yes": 0.125, "no": 0.75, "1": 0.125})
-    assert page.problems == ("t: 'maybe' is none of yes, no, 1; it counts as a skip",)
+    assert page.problems == ("t: 'maybe' is none of yes, no, 1; this prediction of ann is left out",)
     assert is_own(own)
     assert not is_own(said("x", "yes", who="hitl", name="correct_hitl"))  # a person of that name
     assert not is_own(said("x", "yes", who="hitl", kind="CODE"))
@@ -75,12 +80,20 @@ def test_judges_are_models_and_hitl_is_none() -> None:
         ("correct", "Yes!", None),
         ("correct", ["yes"], None),
         ("correct", True, None),
+        ("correct", 1.0, "1"),
+        ("correct", 1.5, None),
+        ("correct", "x" * 20_000, None),
+        ("safe", "no", None),  # would be the opposite, as a label differs from it by case alone
+        ("grounded", "yes", "Grounded"),
+        ("grounded", "no", "Invented"),
+        ("grounded", "unsure", None),
     ],
 )
 def test_what_is_no_option_is_a_skip_that_is_told(name: str, value: Any, label: str | None) -> None:
     ((row, _, _),) = answers_in({"trace_id": "t", "assessments": [said("a", value, name=name)]}, ASKED)
     assert (row.label, row.kind) == (label, "skip" if label is None else "answer")
     assert (row.note is None) == (label is not None)
+    assert len(row.note or "") < 150
 
 
 def test_an_expectation_is_ground_truth_beside_the_answer() -> None:

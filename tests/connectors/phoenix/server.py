@@ -31,6 +31,16 @@ class Server:
         assert response.status_code < 300, f"{method} {path}: {response.status_code} {response.text}"
         return response.json() if response.content else None
 
+    @contextmanager
+    def member(self, name: str) -> Iterator[httpx.Client]:
+        """A new user with this name, logged in."""
+        email = f"{name}@example.com"
+        user = {"email": email, "username": name, "role": "MEMBER", "auth_method": "LOCAL", "password": PASSWORD}
+        self.call("POST", "/v1/users", user=user, send_welcome_email=False)
+        with httpx.Client(base_url=self.url, timeout=60.0) as http:
+            http.post("/auth/login", json={"email": email, "password": PASSWORD}).raise_for_status()
+            yield http
+
     def project(self, name: str, traces: int, questions: Mapping[str, Sequence[str]]) -> Project:
         """A new project with root spans, one a second, and these questions (name -> labels)."""
         self.call("POST", "/v1/projects", name=name)
@@ -114,12 +124,23 @@ def answered(server: Server, name: str) -> Project:
     return made
 
 
+PASSWORD = "A-passw0rd-of-phoenix"
+LOGIN = {
+    "PHOENIX_ENABLE_AUTH": "true",
+    "PHOENIX_SECRET": "of-32-characters-or-more-1-2-3-4-5-6",
+    "PHOENIX_DEFAULT_ADMIN_INITIAL_PASSWORD": PASSWORD,
+}
+
+
 @contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """A server with an empty database in this folder, until the block ends."""
+def running(folder: Path, login: bool = False) -> Iterator[Server]:
+    """A server with an empty database in this folder, until the block ends. With `login`, the client is the admin."""
     port, other = free_port(), free_port()
     more = {"PHOENIX_WORKING_DIR": str(folder), "PHOENIX_HOST": "127.0.0.1", "PHOENIX_PORT": str(port)}
     more |= {"PHOENIX_GRPC_PORT": str(other), "PHOENIX_TELEMETRY_ENABLED": "false"}
+    more |= LOGIN if login else {}
     command = [str(installed("arize-phoenix", VERSION) / "phoenix"), "serve"]
     with served(command, folder, more, f"http://127.0.0.1:{port}", "/healthz") as http:
+        if login:
+            http.post("/auth/login", json={"email": "admin@localhost", "password": PASSWORD}).raise_for_status()
         yield Server(f"http://127.0.0.1:{port}", http)

@@ -12,7 +12,7 @@ import pytest
 
 from hitl.errors import Refused
 from tests.command_line import Run, forked
-from tests.connectors.phoenix.server import Project, Server, answered
+from tests.connectors.phoenix.server import Project, Server, answered, running
 from tests.connectors.servers import KILLED
 
 pytestmark = [pytest.mark.server, pytest.mark.journey]
@@ -103,7 +103,7 @@ def test_changes_are_noticed_and_pages_that_stay_are_not_read_again(phoenix: Ser
     assert ("cyd", "no") in {(row.annotator, row.label) for page in pages for row in page.annotations}
     made.say(3, "cyd", "perhaps")
     *_, last = pages = list(connector.pull(last.cursor))
-    assert any("'perhaps' is none of yes, no" in problem for page in pages for problem in page.problems)
+    assert "'perhaps' is none of yes, no" in {row.note for page in pages for row in page.annotations}
     made.delete("cyd")
     pages = list(connector.pull(last.cursor))
     assert "cyd" not in {row.annotator for page in pages for row in page.annotations}
@@ -116,3 +116,29 @@ def test_what_is_wrong_is_said(run: Run, phoenix: Server) -> None:
     code, _, err = run("init", "--phoenix", phoenix.url, "--project", "nowhere")
     assert (code, "source.project" in err) == (Refused.exit_code, True)
     assert "--project" in run("init", "--phoenix", phoenix.url)[2]
+
+
+def test_people_who_log_in_have_their_names(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of users belong to the annotators of these names, read by an account that is no admin."""
+    (folder := tmp_path / "server").mkdir()
+    with running(folder, login=True) as server:
+        made = server.project("chat", 4, {"correct": ["yes", "no"]})
+        for name, n in (("ann", 0), ("ann", 1), ("bob", 2)):
+            one = {"span_id": made.traces[n], "name": "correct", "annotator_kind": "HUMAN", "result": {"label": "yes"}}
+            with server.member(f"{name}{n}") as person:
+                person.post("/v1/span_annotations", params={"sync": "true"}, json={"data": [one]}).raise_for_status()
+        key = 'mutation { createUserApiKey(input: {name: "hitl"}) { jwt } }'
+        with server.member("hitl") as own:
+            answer = own.post("/graphql", json={"query": key}).json()
+        monkeypatch.setenv("PHOENIX_API_KEY", answer["data"]["createUserApiKey"]["jwt"])
+        assert run("init", "--phoenix", server.url, "--project", "chat", "--annotators", "ann0,ann1,bob2")[0] == 0
+        code, _, err = run("run")
+        assert code == 0, err
+        assert run("run")[1].startswith("nothing has changed since")
+        found = json.loads(run("plan", "--json")[1])["plan"]["asks"]
+        asked = {(one["annotator"], one["item"]) for one in found}
+        assert {who for who, _ in asked} == {"ann0", "ann1", "bob2"}
+        assert all(name in run("annotators")[1] for name in ("ann0", "ann1", "bob2"))
+        assert not asked & {("ann0", made.traces[0]), ("ann1", made.traces[1]), ("bob2", made.traces[2])}
+        monkeypatch.setenv("PHOENIX_API_KEY", "wrong")
+        assert "Set PHOENIX_API_KEY" in run("run")[2]
