@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from hitl.errors import Refused
 from hitl.kinds.kind import kind_of
 from hitl.platform import AnnotationRow, Check, Connector, Cursor, ItemRow, Operation, Page, Question, Receipt
+from hitl.store.versions import sortable
 from hitl.testing.contract import Fact, add_to, check, refused
 
 FACTS: dict[str, Fact[Connector]] = {}
@@ -145,6 +147,21 @@ def known_truth_comes_back_as_truth(connector: Connector) -> None:
     for question, labels in gold.payload["questions"].items():
         for item, label in labels.items():
             assert (question, item, label) in {(row.question, row.item, row.label) for row in rows}
+
+
+@fact
+def changed_rows_get_no_smaller_version(connector: Connector) -> None:
+    gold, before = _gold(connector), dict[tuple[str, ...], str]()
+    truths = gold.payload["questions"]
+    for place in (0, -1, 0):  # the same content twice, whose digest is no version
+        asked = {question.name: question.classes[place] for question in connector.questions()}
+        changed = {name: dict.fromkeys(items, str(asked[name])) for name, items in truths.items()}
+        list(connector.push([replace(gold, payload={"questions": changed})]))
+        for page in connector.pull(None):
+            for row in (*page.items, *page.annotations):
+                key, version = (type(row).__name__, row.key, getattr(row, "question", "")), sortable(row.version)
+                assert not version or version >= before.get(key, ""), f"{row.key}: version {row.version!r} is smaller"
+                before[key] = version
 
 
 @fact
