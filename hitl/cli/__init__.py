@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ def main() -> None:
     from hitl.cli.app import app
     from hitl.errors import HitlError
 
+    if isinstance(sys.stdout, TextIOWrapper):  # names may have letters that the terminal or the pipe cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with _messages_as_lines():
             app()

@@ -50,7 +50,8 @@ def result(data: Mapping[str, Any] | Callable[[], Any], lines: Iterable[Line], a
     """Print the result of a command: its data as one JSON object, or its lines."""
     if as_json:
         value = data() if callable(data) else data
-        sys.stdout.write(escaped(hidden(json.dumps(value, ensure_ascii=False, default=str))) + "\n")
+        is_unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        sys.stdout.write(escaped(hidden(json.dumps(value, ensure_ascii=not is_unicode, default=str))) + "\n")
         sys.stdout.flush()
         return
     for each in lines:

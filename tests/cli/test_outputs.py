@@ -188,3 +188,16 @@ def test_spans_have_no_soft_labels(run: Run, tmp_path: Path) -> None:
     code, _, err = run("combine", "spans.csv", "--soft", "soft.csv")
     assert code != 0
     assert "--soft: not for spans" in err
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_letters_that_a_pipe_cannot_show_are_escaped(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    (tmp_path / "a.csv").write_text("item,annotator,label\n1,Łucja,ż\n1,ann,ż\n2,Łucja,x\n", encoding="utf-8")
+    for flags, expected in ([], "\\u0141ucja"), (["--json"], "Łucja"):
+        with monkeypatch.context() as patched, open("said", "w", encoding=encoding) as pipe:
+            patched.setattr("sys.stdout", pipe)
+            assert run("annotators", "a.csv", *flags)[::2] == (0, "")
+        said = Path("said").read_text(encoding)
+        assert expected in (json.loads(said)["annotators"][0]["annotator"] if flags else said)
