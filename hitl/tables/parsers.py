@@ -389,6 +389,8 @@ def excel_rows(path: Path) -> Iterator[tuple[int, list[str | None]]]:
 def _excel_text(cell: Any) -> str | None:
     if cell is None or cell == "":
         return None
+    if isinstance(cell, bool):
+        return str(cell).lower()  # as in Parquet and JSON
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     if isinstance(cell, datetime) and cell.time() == time():

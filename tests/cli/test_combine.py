@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
@@ -267,6 +268,13 @@ def test_a_sheet_of_excel_is_read_as_text(run: Run, tables: Path, monkeypatch: p
     book.active.append(["9", "ann", None])
     book.save("a.xlsx")
     assert "hitl: a.xlsx, line 39: the label is empty" in run("combine", "a.xlsx", "--strict")[2]
+    yes_or_no = openpyxl.Workbook()
+    for row in (["item", "annotator", "label"], [1, "ann", True], [2, "ann", False], [2, "bob", False]):
+        yes_or_no.active.append(row)
+    yes_or_no.save("b.xlsx")
+    parquet.write_table(pa.table({"item": ["1", "2"], "label": [True, False]}), "b.parquet")
+    assert run("combine", "b.xlsx", "--truth", "b.parquet", "--strict", "-o", "b.csv")[0] == 0
+    assert Path("b.csv").read_text().splitlines()[0] == '"item","label","confidence","p_false","p_true"'
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     code, _, err = run("combine", "a.xlsx")
     assert (code, "hitl-toolkit[excel]" in err, "save the sheet as .csv" in err) == (78, True, True)
