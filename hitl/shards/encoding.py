@@ -170,6 +170,9 @@ def _new(folder: str) -> Iterator[Path]:
                     shutil.rmtree(left)
             (work / "shards").mkdir()
             yield work
+        except OSError as error:
+            said = error.strerror or str(error)
+            raise OSError(error.errno, said, error.filename or str(target)) from None  # a full disk names no file
         finally:
             shutil.rmtree(work, ignore_errors=True)
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from hitl.shards.encoding import Columns, encode
 from hitl.shards.reading import StoredShards
 from hitl.tables.read import read_table
 from hitl.tables.write import write_table
+from tests.command_line import Run
 
 NAMES = st.sampled_from(["a", "b", "é", "x y", "10", "9", "item 7", "=1", "NA"])
 PEOPLE = st.sampled_from(["ann", "bob", "7", "07", None])
@@ -237,6 +239,13 @@ def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(BadTable, match="exists already; name a new folder"):
         encode([str(tmp_path / "labels.csv")], str(tmp_path / "shards"))
     assert [left.name for left in (tmp_path / "shards").iterdir()] == ["mine.txt"]
+
+
+def test_a_full_disk_names_the_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_table(tmp_path / "labels.csv", table([("a", "x", "1"), ("b", "x", "2")]))
+    monkeypatch.setattr(np, "save", Mock(side_effect=OSError("65537 requested and 1008 written")))
+    said = f"hitl: {tmp_path / 'shards'}: 65537 requested and 1008 written\n"
+    assert run("shard", "labels.csv", "--output", "shards") == (74, "", said)
 
 
 def test_what_a_killed_run_left_is_gone_and_a_live_one_is_left_alone(tmp_path: Path) -> None:
