@@ -297,10 +297,13 @@ _BACK = (
     "move it and its -wal and -shm files away, then `hitl restore BACKUP` and `hitl run`. Without a backup, `hitl run` "
     "in each project pulls its labels again; users, tokens, items sent back and the history of plans are lost"
 )
+_OTHER_COMMIT = f"its tables are those of another state of hitl ({{text}}): {_BACK}"
 _SQLITE_HINTS = {
     "unable to open": "cannot be opened: the folder {folder} must exist and you must be allowed to write there",
     "not a database": f"is a file, but not a database, or its first page is damaged. Name another one, or {_BACK}",
     "malformed": f"the database is damaged: {_BACK}",
+    "no such column": _OTHER_COMMIT,
+    "has no column": _OTHER_COMMIT,
     "no such table": f"the database is damaged ({{text}}): {_BACK}",
     "readonly": "cannot be written: check the permissions of the file and of the folder {folder}",
     "locked": f"another program has kept the database locked for {BUSY_SECONDS} s: try again when it is done",

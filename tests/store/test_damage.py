@@ -67,6 +67,16 @@ def test_a_missing_table_is_damage(run: Run, file: Path) -> None:
     assert (code, "the database is damaged (no such table: hitl_annotation): move it" in err) == (74, True)
 
 
+def test_the_tables_of_another_commit_are_told_from_damage(run: Run, file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("ALTER TABLE hitl_project DROP COLUMN looked_at")
+    for command in ("status", "run"):
+        code, _, err = run(command)
+        assert code == 74
+        assert f"{file.absolute()}: its tables are those of another state of hitl (no such column: " in err
+        assert "looked_at): move it and its -wal and -shm files away" in err
+
+
 @pytest.mark.parametrize("is_written", [False, True], ids=["nobody writes", "somebody writes"])
 def test_a_store_that_cannot_be_written_is_read(
     run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
