@@ -12,7 +12,7 @@ from hitl.active.pending.blockers import missing_in_words, missing_skills
 from hitl.active.registry import policy
 from hitl.errors import HitlError
 from hitl.events.sender import addresses_of
-from hitl.formatting import counted, percent
+from hitl.formatting import counted, did_you_mean, percent
 from hitl.learning.features import file_source, stored_features
 from hitl.models.analysis.explanations import GOLD_ITEMS, explanations
 from hitl.models.combiner import needs_of
@@ -114,7 +114,12 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
     if unknown:
         yield Check("crew", False, "; ".join(unknown), "fix crew.annotators, or let them sign up on the platform")
     else:
-        yield Check("crew", True, f"{len(crew.names):,} named")
+        known = {*store.annotator_names(settings.name).values()}
+        rest = sorted(known.difference(map(str, crew.names)))
+        new = [
+            f"; no answer yet by {name!r}{did_you_mean(str(name), rest)}" for name in crew.names if name not in known
+        ]
+        yield Check("crew", True, f"{len(crew.names):,} named" + "".join(new[:5]))
 
 
 def _outbox(settings: Settings, store: Store) -> Check:

@@ -14,14 +14,13 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, cast
 
 from hitl.errors import BadInput, BadSettings, PlatformError, StoreError
-from hitl.formatting import expected_fields, masked
+from hitl.formatting import did_you_mean, expected_fields, masked
 from hitl.platform import id_in
 
 if TYPE_CHECKING:
@@ -373,10 +372,9 @@ def reachable(crew: Crew, connector: Connector, names: Mapping[str, str]) -> tup
     members = tuple(name for name in crew.names if name in there)
     warnings = []
     for name in (one for one in crew.names if one not in there):
-        near = get_close_matches(str(name), sorted(there.difference(members)), 1)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        meant = did_you_mean(str(name), sorted(there.difference(members))) or "."
         warnings.append(
-            f"crew.annotators: the platform has no user {str(name)!r}, who is not asked. Fix the name{meant}, let them "
+            f"crew.annotators: the platform has no user {str(name)!r}, who is not asked{meant} Fix the name, let them "
             "sign up there, or take them out"
         )
     if not members:

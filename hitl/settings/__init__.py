@@ -185,7 +185,10 @@ class CrewSettings(Section):
     def _has_an_effect(self) -> CrewSettings:
         unknown = [name for name in self.capacities if name not in self.annotators]
         if self.annotators and unknown:
-            raise ValueError(f"capacities: {unknown[0]!r} is not in crew.annotators; fix the name, or add it there")
+            meant = did_you_mean(unknown[0], self.annotators)
+            raise ValueError(
+                f"capacities: {unknown[0]!r} is not in crew.annotators; fix the name, or add it there{meant}"
+            )
         both = [name for name in self.judges if name in self.annotators]
         if both:
             raise ValueError(f"judges: {both[0]!r} is in crew.annotators too; expected people there, models in judges")

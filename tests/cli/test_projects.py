@@ -109,6 +109,14 @@ def test_limits_of_somebody_who_is_not_asked_are_refused(run: Run, project: Path
     assert (code, "'Dr. Anm' is not in crew.annotators; fix the name, or add it there" in err) == (78, True)
 
 
+def test_doctor_names_who_has_not_answered_yet(run: Run, project: Path) -> None:
+    assert run("pull")[0] == 0
+    with (project / "hitl.toml").open("a") as file:
+        file.write('[crew]\nannotators = ["Ann", "bob"]\n')
+    code, out, _ = run("doctor")
+    assert (code, "ok    crew: 2 named; no answer yet by 'Ann'; did you mean 'ann'?\n" in out) == (0, True)
+
+
 def test_doctor_says_what_a_project_of_tables_reads(run: Run, project: Path) -> None:
     (project / "annotations.csv").unlink()
     (project / "items.csv").unlink()
