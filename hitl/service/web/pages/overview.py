@@ -96,7 +96,7 @@ def state(visit: Viewing) -> dict[str, object]:
 
 @router.get("/projects/{project}/runs", summary="Runs", responses=PAGE)
 def runs(visit: Viewing) -> Response:
-    """Show the history, newest first, and the present state."""
+    """Show the history, newest first, the present state, and how the work that a lead started last goes (`work`)."""
     snapshot, one = visit.snapshot, visit.one
     status = status_of(snapshot.settings, one.store, stored=snapshot.counts)
     rows = [
@@ -104,7 +104,8 @@ def runs(visit: Viewing) -> Response:
         for each in reversed(snapshot.cycles)
     ]
     shown = {"standing": status, "work": one.work, "warning": one.warning, "told": one.addresses}
-    return visit.page("runs.html.j2", "Runs", rows, RUN, {"status": status.as_json()}, **shown)
+    facts = {"status": status.as_json(), "work": None if one.work is None else vars(one.work)}
+    return visit.page("runs.html.j2", "Runs", rows, RUN, facts, **shown)
 
 
 @router.get("/projects/{project}/runs/{cycle}", summary="One run", responses=PAGE)
@@ -121,7 +122,7 @@ def recorded(visit: Viewing, cycle: Annotated[int, Path(ge=0, le=2**53)]) -> Res
 
 @router.post("/projects/{project}/runs", summary="Start a run", status_code=202, responses=ACTION)
 def run(visit: Leading) -> Response:
-    """Pull, judge, record and push, as `hitl run` does."""
+    """Pull, judge, record and push, as `hitl run` does. `work` of `GET` says how it goes and ends."""
     return visit.done("runs", vars(background.start(visit.one, "run", visit.caller.name)), 202)
 
 

@@ -10,9 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from hitl.connectors.tables import Tables
+from hitl.cycle import run_if_changed
 from hitl.platform import Pages
 from hitl.project import opened
 from hitl.store.schema import cycle, project
+from tests.service.web.pages.test_gold import finished
 from tests.service.web.pages.test_hostile import Links
 from tests.service.web.served import Served, pull, run, served_crowd, serving, small
 
@@ -96,6 +98,32 @@ def test_a_plan_is_sent_that_was_looked_at(tmp_path: Path) -> None:
         sent = served.client.post("/projects/p/plan/approve", data={"cycle": seen})
         assert (sent.status_code, "another plan has been made since" in sent.text) == (409, True)
         assert served.client.post("/projects/p/plan/approve", data={"cycle": seen + 1}).status_code == 202
+
+
+def test_a_program_learns_how_a_run_that_it_started_ended(tmp_path: Path) -> None:
+    config = served_crowd(tmp_path / "p", small())
+    good = config.read_text()
+    with serving(config) as served:
+        assert served.json("/projects/p/runs")["work"] is None
+        config.write_text(good + "[budget]\ntarget_confidence = 1.95\n")
+        assert served.client.post("/projects/p/runs").status_code == 202
+        finished(served)
+        work = served.json("/projects/p/runs")["work"]
+        assert (work["what"], work["failed"]) == ("run", True)
+        assert "hitl.toml" in work["said"]
+        config.write_text(good)
+
+
+def test_the_last_look_is_told_if_no_run_came_after_it(tmp_path: Path) -> None:
+    config = served_crowd(tmp_path / "p", small())
+    with serving(config) as served:
+        with opened(config) as (settings, store, connector):
+            run_if_changed(settings, store, connector)
+        served.refresh()
+        assert "Checked for changes just now" in served.html("/projects/p/runs")
+        run(config)
+        served.refresh()
+        assert "Checked for changes" not in served.html("/projects/p/runs")
 
 
 @pytest.mark.parametrize("looked", [True, False])
