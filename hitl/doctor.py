@@ -18,7 +18,17 @@ from hitl.models.analysis.explanations import GOLD_ITEMS, explanations
 from hitl.models.combiner import needs_of
 from hitl.models.registry import chosen
 from hitl.platform import Check, Connector, silent
-from hitl.project import combined, crew_of, graph_of, item_names, opened, orders_of_others, reachable, stored_evidence
+from hitl.project import (
+    combined,
+    crew_of,
+    graph_of,
+    item_names,
+    opened,
+    orders_of_others,
+    people_of,
+    reachable,
+    stored_evidence,
+)
 from hitl.settings import Settings
 from hitl.status import stored_in_words
 from hitl.store import Store
@@ -114,10 +124,12 @@ def _crew(settings: Settings, store: Store, connector: Connector) -> Iterator[Ch
     if unknown:
         yield Check("crew", False, "; ".join(unknown), "fix crew.annotators, or let them sign up on the platform")
     else:
-        known = {*store.annotator_names(settings.name).values()}
+        known = {*store.annotator_names(settings.name).values()} if people_of(connector) is None else set()
         rest = sorted(known.difference(map(str, crew.names)))
         new = [
-            f"; no answer yet by {name!r}{did_you_mean(str(name), rest)}" for name in crew.names if name not in known
+            f"; no answer yet by {name!r}{did_you_mean(str(name), rest)}"
+            for name in crew.names
+            if known and name not in known
         ]
         yield Check("crew", True, f"{len(crew.names):,} named" + "".join(new[:5]))
 
