@@ -158,7 +158,8 @@ def changed_rows_get_no_smaller_version(connector: Connector) -> None:
         changed = {name: dict.fromkeys(items, str(asked[name])) for name, items in truths.items()}
         list(connector.push([replace(gold, payload={"questions": changed})]))
         for page in connector.pull(None):
-            for row in (*page.items, *page.annotations):
+            rows: list[ItemRow | AnnotationRow] = [*page.items, *page.annotations]
+            for row in rows:
                 key, version = (type(row).__name__, row.key, getattr(row, "question", "")), sortable(row.version)
                 assert not version or version >= before.get(key, ""), f"{row.key}: version {row.version!r} is smaller"
                 before[key] = version
