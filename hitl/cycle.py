@@ -35,7 +35,7 @@ from hitl.models.analysis.audited_agreement import audited_agreement
 from hitl.models.predictors.features import describe_left_out
 from hitl.operations import Judgement, departed, operations_of, push_collecting_errors
 from hitl.platform import Connector, Pages, Progress, PullSummary, Question, Receipt, silent
-from hitl.settings import Settings
+from hitl.settings import Keyed, Settings
 from hitl.store import CycleRecord, CycleSummary, Lease, Store
 from hitl.store.learned import Training
 from hitl.tables.limits import within
@@ -151,12 +151,19 @@ class _Steps:
             )
         return warned
 
-    def absent(self) -> frozenset[str]:
-        """Return whom items were sent back to, and who are no users of the platform."""
-        sent = {str(back.annotator) for back in self.store.sent_back(self.settings.name) if not back.answered}
-        people = project.people_of(self.connector) if sent else None
-        there = {name for row in people or () for name in (row.name, f"{row.name} ({row.key})")}
-        return frozenset() if people is None else frozenset(sent - there)
+    def doubtful(self, inputs: Mapping[str, Any]) -> Iterator[str]:
+        """Yield warnings of settings that take turns, as those of two hitl.toml over one store do, and of equal ids."""
+        before = [(cycle.basis or {}).get("settings") for cycle in self.store.cycles(self.settings.name, 3)]
+        if inputs["settings"] in before[:-1] and before[-1] not in (None, inputs["settings"]):
+            yield (
+                "the last run had other settings than this one and an earlier one. If several hitl.toml or environments"
+                " run over this store, they undo each other's plan: make them the same"
+            )
+        if isinstance(self.settings.source, Keyed) and self.settings.source.key:
+            try:
+                project.item_names(self.settings, self.store)
+            except HitlError as error:
+                yield f"exports and pages need other ids: {error}"
 
     def unchanged(self, last: CycleSummary, pulled: PullSummary, now: float) -> bool:
         """Return True if no input of the last run has changed. Questions are read only if a page was pulled."""
@@ -198,8 +205,8 @@ class _Steps:
         settings, store, connector = self.settings, self.store, self.connector
         inputs, names = inputs_digest.digest_inputs(settings, store, connector), store.annotator_names(settings.name)
         crew, problems = project.reachable(given or project.crew_of(settings, store), connector, names)
-        absent = self.absent()
-        problems += (*self.orders_of_others(), *map(_not_there, sorted(absent)))
+        absent = absent_people(settings, store, connector)
+        problems += (*self.orders_of_others(), *self.doubtful(inputs), *map(_not_there, sorted(absent)))
         left_out, questions = self.embed(), connector.questions()
         store.note_questions(self.lease, questions)
         store.keep_answers(self.lease, [question.name for question in questions])
@@ -352,6 +359,14 @@ def record(lease: Lease, settings: Settings, store: Store, judgement: Judgement,
     _forget(lease, settings, store)
     results = CycleRecord(judgement.results, judgement.plan, operations, judgement.metrics, again, told, judgement.done)
     return store.record_cycle(lease, results)
+
+
+def absent_people(settings: Settings, store: Store, connector: Connector) -> frozenset[str]:
+    """Return whom items were sent back to, and who are no users of the platform."""
+    sent = {str(back.annotator) for back in store.sent_back(settings.name) if not back.answered}
+    people = project.people_of(connector) if sent else None
+    there = {name for row in people or () for name in (row.name, f"{row.name} ({row.key})")}
+    return frozenset() if people is None else frozenset(sent - there)
 
 
 def _not_there(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -177,13 +177,16 @@ def plan(
     with stored(config) as (settings, store), show.progress(as_json) as progress:
         require_unread(config, settings, [output])
         questions, names = stored_questions(settings, store), item_names(settings, store)
+        absent: Collection[str] = ()
         if not dry_run:
             with suppress(MissingToken):
-                require_place(store, settings.name, connector_of(settings.source, config.parent))
+                connector = connector_of(settings.source, config.parent)
+                require_place(store, settings.name, connector)
+                absent = cycle.absent_people(settings, store, connector)
         age = as_of(store, settings.name)
         # Hold the lease, because nothing may be pulled or planned between estimating and recording.
         with nullcontext() if dry_run else store.lease(settings.name) as lease:
-            judgement = cycle.judge(settings, store, questions, progress)
+            judgement = cycle.judge(settings, store, questions, progress, absent=absent)
             if lease is not None:
                 cycle.record(lease, settings, store, judgement, waits=True)
         if not dry_run:

@@ -115,9 +115,9 @@ class Results(Leased):
             number = connection.execute(_last_number(lease.project)).scalar() or 0
             _forget_cycles(connection, lease.project, number, cycles)
 
-    def cycles(self, project: str) -> list[CycleSummary]:
-        """Return all stored runs, oldest first."""
-        return self._last_cycles(project, None)[::-1]
+    def cycles(self, project: str, count: int | None = None) -> list[CycleSummary]:
+        """Return the last `count` runs (None: all that are stored), oldest first."""
+        return self._last_cycles(project, count)[::-1]
 
     def last_cycle(self, project: str) -> CycleSummary | None:
         """Return the last run, or None before the first."""

@@ -229,3 +229,12 @@ def test_what_is_deleted_long_enough_is_forgotten_though_nothing_is_new(
         passed = days * 24 * HOUR
         assert not again(store, Tables(folder), chosen, now=real())
         assert store.database.scalar(deleted) == left
+
+
+def test_two_crews_over_one_store_are_told_that_they_undo_each_other(folder: Path, store: Store) -> None:
+    other = ours(crew=CREW.model_copy(update={"annotators": ("zoe",)}))
+    told = []
+    for chosen in (ours(), other, other, ours(), other):
+        cycle.run_if_changed(chosen, store, Tables(folder))
+        told.append("undo each other's plan" in " ".join(status_of(chosen, store).left_out))
+    assert told == [False, False, False, True, True]

@@ -49,7 +49,8 @@ _log = logging.getLogger(__name__)
 
 def _plan(settings: Settings, store: Store, connector: Connector, work: Work) -> str:
     with store.lease(settings.name) as lease:
-        judgement = cycle.judge(settings, store, connector.questions(), work.progress)
+        absent = cycle.absent_people(settings, store, connector)
+        judgement = cycle.judge(settings, store, connector.questions(), work.progress, absent=absent)
         cycle.record(lease, settings, store, judgement, waits=True)
     return f"{judgement.plan}; look at it below, then send it"
 

@@ -182,6 +182,7 @@ def test_two_tasks_of_one_id_and_tasks_without_are_named(make_lead: Callable[...
     assert lead.table("labels.csv").column("item").to_pylist() == names
     admin.patch(f"/api/tasks/{tasks[1]}/", {"data": {"text": "b", "ref": "x"}})
     lead.does("run")  # the cycle goes on
+    assert f"exports and pages need other ids: tasks {tasks[0]} and {tasks[1]}" in lead.run("status")[1]
     code, _, err = lead.run("export", "twice.csv")
     assert code != 0
     assert f"tasks {tasks[0]} and {tasks[1]} have one own id, 'x'" in err

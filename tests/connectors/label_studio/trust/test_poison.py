@@ -16,6 +16,8 @@ from hitl.audit import audit
 from hitl.connectors.label_studio import LabelStudio
 from hitl.connectors.label_studio.server import LocalServer, Person
 from hitl.errors import HitlError
+from hitl.service.web.background import ACTIONS
+from hitl.service.web.projects import Work
 from hitl.settings import Settings
 from hitl.store import Store
 from tests.connectors.label_studio.conftest import SENTIMENT, Project, Through, choice
@@ -248,6 +250,9 @@ def test_items_sent_back_to_whoever_left_stop_nobody(team: Team) -> None:
         assert (
             f"items were sent back to '{who}', who is no user of the platform and is not asked. Let them" in team.said
         )
+        ACTIONS["plan"](team.settings, team.store, team.connect(), Work("plan", "lea", 0.0))
+        assert who not in {ask.annotator for ask in team.store.plan("p").asks if ask.sent_back}
+        team.cycle()
     assert team.differences() == []
 
 
