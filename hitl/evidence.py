@@ -225,7 +225,8 @@ class Evidence(OneLineRepr):
 
         Annotators are taken to err each for themselves, so three copies of one outvote everybody else. Models are
         taken to err together, and calibrated. An answer is a prediction of EXPECTED_ACCURACY before that. Answers that
-        are no class are left out, and so are names that are no annotators'. Parts of items stay as they are.
+        are no class are left out, and so are names that are no annotators'. Parts of items stay as they are. The
+        judges are no annotators of the result.
         """
         labels = self.annotations
         wanted = [k for k, name in enumerate(labels.annotators) if str(name) in judges and self.parts is None]
@@ -236,8 +237,18 @@ class Evidence(OneLineRepr):
             p_nj[labels.item[rows]] = (1 - EXPECTED_ACCURACY) / (labels.n_classes - 1)
             p_nj[labels.item[rows], labels.label[rows]] = EXPECTED_ACCURACY
             models[str(labels.annotators[k])] = p_nj
-        people = labels.select(~np.isin(labels.annotator, wanted)) if wanted else labels
-        return replace(self, annotations=people, probabilities=models) if wanted else self
+        if not wanted:
+            return self
+        people, stays = labels.select(~np.isin(labels.annotator, wanted)), np.ones(labels.n_annotators, bool)
+        stays[wanted] = False
+        code_k = np.cumsum(stays) - 1
+        people = replace(
+            people,
+            annotator=code_k[people.annotator],
+            annotators=tuple(labels.annotators[k] for k in np.flatnonzero(stays)),
+            anonymous=None if labels.anonymous in (None, *wanted) else int(code_k[labels.anonymous]),
+        )
+        return replace(self, annotations=people, probabilities=models)
 
     @cached_property
     def known(self) -> npt.NDArray[np.bool_]:

@@ -74,6 +74,7 @@ class AuditedProject:
     def require_known(self, auditor: str) -> None:
         """Raise BadSettings unless this annotator is in the crew, or has answered as of the last pull."""
         there = {*self.store.annotator_names(self.settings.name).values(), *self.settings.crew.annotators}
+        there -= {*self.settings.crew.judges}
         if auditor not in there:
             raise BadSettings(
                 f"--by, --second: no annotator {auditor!r}; expected one of {', '.join(sorted(there))}, or a name that "

@@ -332,3 +332,17 @@ def test_all_who_gave_answers_are_named(run: Run, truth: dict[str, str]) -> None
         filled(truth)
         _, out, _ = run("certify", "labels.csv", *(["--by", by] if by else []))
     assert "auditors: bob, cyd\n" in out
+
+
+def test_a_judge_is_no_auditor_and_no_annotator(run: Run, tmp_path: Path) -> None:
+    """What language models say proves nothing, and they have no accuracy as a person that nobody measured."""
+    rows = [f"i{n},{who},{'ab'[(n + k) % 2]}" for n in range(40) for k, who in enumerate(("ann", "gpt"))]
+    (tmp_path / "annotations.csv").write_text("\n".join(["item,annotator,label", *rows]))
+    (tmp_path / "hitl.toml").write_text(
+        'name = "p"\nsource = {kind = "tables", path = "."}\ncrew = {annotators = ["ann"], judges = ["gpt"]}'
+    )
+    assert run("run")[0] == 0
+    code, _, err = run("certify", "--error", "20%", "--by", "gpt")
+    assert (code, "no annotator 'gpt'; expected one of ann, or" in err) == (78, True)
+    assert "gpt" not in run("annotators")[1]
+    assert "40 labels of 1 annotator " in run("judge", "--pass", "a")[1]

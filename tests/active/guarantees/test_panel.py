@@ -214,7 +214,10 @@ def test_judges_become_models_whose_answers_are_predictions() -> None:
     labels = Annotations.from_matrix([[0, 1, -1], [1, 1, 0], [2, -1, 2]], classes=["a", "b", "c"])
     assert labels.annotators[1:] == (1, 2)
     made = Evidence(labels).with_judges(["1", "2", "9"])
-    assert [made.annotations.labels_per_annotator[k] for k in range(3)] == [3, 0, 0]
+    assert (made.annotations.annotators, made.annotations.labels_per_annotator.tolist()) == ((0,), [3])
+    middle = Evidence(labels).with_judges(["1"]).annotations
+    assert (middle.annotators, middle.labels_per_annotator.tolist()) == ((0, 2), [3, 2])
+    assert middle.annotator.tolist() == [0, 0, 1, 0, 1]
     assert list(made.probabilities) == ["1", "2"]
     assert made.probabilities["1"][0].tolist() == [0.125, 0.75, 0.125]
     assert np.isnan(made.probabilities["2"][0]).all()
