@@ -27,7 +27,8 @@ def require_same_classes(learned: Consensus, evidence: Evidence) -> None:
     """Raise BadEvidence unless the consensus and the evidence have the same classes."""
     if learned.classes != evidence.annotations.classes:
         known, given = listed(learned.classes), listed(evidence.annotations.classes)
-        raise BadEvidence(f"estimated for the classes {known}; the evidence has {given}")
+        fix = "build it with classes=consensus.classes"
+        raise BadEvidence(f"estimated for the classes {known}; the evidence has {given}; {fix}")
 
 
 def require_learned(learned: Consensus, *parameters: str) -> None:

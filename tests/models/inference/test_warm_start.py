@@ -9,7 +9,9 @@ import pytest
 
 from hitl import score
 from hitl.consensus import Consensus
+from hitl.errors import BadEvidence
 from hitl.evidence import Evidence
+from hitl.models import DawidSkene
 from hitl.models.combiner import Combiner, needs_of
 from hitl.models.methods import COMBINERS
 from hitl.models.registry import combiner
@@ -59,3 +61,13 @@ def test_a_start_that_has_not_met_a_class_does_no_harm(name: str, before: str) -
     plain = score.accuracy(method.fit(evidence).probabilities, truth)
     found = method.fit(evidence, start=fit_without_a_class(combiner(before))).probabilities
     assert score.accuracy(found, truth) >= plain - (0.06 if few else 0.03)
+
+
+def test_new_labels_of_fewer_classes_are_judged_as_the_message_says() -> None:
+    labels = {"item": ["a", "a", "b", "c"], "annotator": ["x", "y", "x", "y"], "label": ["cat", "cat", "dog", "fox"]}
+    consensus = DawidSkene().fit(Evidence.from_tables(labels))
+    new = {"item": ["d", "e"], "annotator": ["x", "z"], "label": ["cat", "dog"]}
+    with pytest.raises(BadEvidence, match=r"has cat, dog; build it with classes=consensus\.classes$"):
+        DawidSkene().apply(consensus, Evidence.from_tables(new))
+    applied = DawidSkene().apply(consensus, Evidence.from_tables(new, classes=consensus.classes))
+    assert applied.classes == ("cat", "dog", "fox")
