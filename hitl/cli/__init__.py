@@ -27,9 +27,10 @@ def main() -> None:
     except HitlError as error:
         show.error(str(error))
         sys.exit(error.exit_code)
-    except BrokenPipeError:  # `hitl ... | head` is not a failure
-        sys.stderr.close()
-        sys.exit(0)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # `hitl ... | head` is not a failure; typer ends it with 1
+            sys.exit(0)
+        raise
     except OSError as error:  # a file that cannot be written, a full disk
         show.error(_in_words(error))
         sys.exit(74)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ from hitl.cli.evidence import files_for
 from hitl.tables.read import read_table
 from hitl.tables.write import write_table
 from tests.bench.honesty.soft_labels import simulated
-from tests.command_line import Run
+from tests.command_line import COMMAND, Run
 
 
 def test_every_question_has_a_file_of_its_own_with_a_name_that_can_be(tmp_path: Path) -> None:
@@ -201,3 +204,14 @@ def test_letters_that_a_pipe_cannot_show_are_escaped(
             assert run("annotators", "a.csv", *flags)[::2] == (0, "")
         said = Path("said").read_text(encoding)
         assert expected in (json.loads(said)["annotators"][0]["annotator"] if flags else said)
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_pipe_that_is_closed_early_is_no_failure(tmp_path: Path, flags: list[str]) -> None:
+    (tmp_path / "a.csv").write_text("item,annotator,label\n1,ann,x\n1,bob,x\n2,ann,y\n")
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-c", COMMAND, "annotators", "a.csv", *flags]
+    done = subprocess.run(command, cwd=tmp_path, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
