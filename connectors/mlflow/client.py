@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import ClassVar
 
 from hitl.connectors.rest import Json, Rest
@@ -33,13 +34,22 @@ class Client(Rest):
                 return
 
     def traces(self, experiment: str, token: str | None) -> tuple[list[Json], str | None]:
-        """Return a page of traces with their assessments, oldest first, and the token of the next page."""
+        """Return a page of traces with their assessments, oldest first, and the token of the next page.
+
+        MLflow's own token counts traces, so that one deleted meanwhile would hide another. Ours is the time from which
+        on to read, which repeats some traces; MLflow's follows it only within one millisecond.
+        """
         where = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}
-        more = {"page_token": token} if token else {}
+        since, _, place = (token or "0").partition(" ")
+        given = {"filter": f"timestamp_ms >= {since}"} | ({"page_token": place} if place else {})
         answer = self.ask(
-            f"{API}/traces/search", locations=[where], max_results=PAGE, order_by=["timestamp_ms ASC"], **more
+            f"{API}/traces/search", locations=[where], max_results=PAGE, order_by=["timestamp_ms ASC"], **given
         )
-        return answer.get("traces", []), answer.get("next_page_token") or None
+        traces, place = answer.get("traces", []), answer.get("next_page_token")
+        if not place:
+            return traces, None
+        last = int(datetime.fromisoformat(traces[-1]["request_time"]).timestamp() * 1000)
+        return traces, f"{last}" if last > int(since) else f"{since} {place}"
 
     def infos(self, traces: Sequence[str]) -> Iterator[Json]:
         """Yield these traces with their assessments; those that do not exist are left out."""

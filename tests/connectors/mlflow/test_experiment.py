@@ -170,6 +170,29 @@ def test_a_trace_that_ends_after_the_run_is_read_again(mlflow: Server) -> None:
     assert item.data["response"] == "at last"
 
 
+def test_a_trace_that_is_deleted_during_a_pull_hides_no_other(mlflow: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hitl.connectors.mlflow.client.PAGE", 2)
+    made = mlflow.experiment("deleted meanwhile", 7, FORM)
+    for n in range(2, 7):
+        made.add(n, request_time="2026-01-02T00:00:00.123Z")  # more than a page at one time
+    connector = made.connect()
+    ask, searches = connector.client.ask, []
+
+    def deleting(path: str, **body: Any) -> Any:
+        searches.extend([path] if path.endswith("search") else [])
+        if len(searches) == 2:
+            gone = {"experiment_id": made.number, "request_ids": [made.traces[0]]}
+            mlflow.call("POST", f"{API}/traces/delete-traces", **gone)
+        return ask(path, **body)
+
+    monkeypatch.setattr(connector.client, "ask", deleting)
+    *_, last = connector.pull(None)
+    assert last.live is not None
+    assert last.live >= {*made.traces[1:]}
+    *_, last = connector.pull(last.cursor)
+    assert last.live == {*made.traces[1:]}
+
+
 def test_another_experiment_of_the_same_name_deletes_nothing(run: Run, mlflow: Server) -> None:
     made = mlflow.experiment("renamed", 3, FORM)
     made.say(0, "ann", "yes")
