@@ -45,11 +45,11 @@ class Client(Rest):
         answer = self.ask(
             f"{API}/traces/search", locations=[where], max_results=PAGE, order_by=["timestamp_ms ASC"], **given
         )
-        traces, place = answer.get("traces", []), answer.get("next_page_token")
-        if not place:
+        traces, more = answer.get("traces", []), answer.get("next_page_token")
+        if not more:
             return traces, None
         last = int(datetime.fromisoformat(traces[-1]["request_time"]).timestamp() * 1000)
-        return traces, f"{last}" if last > int(since) else f"{since} {place}"
+        return traces, f"{last}" if last > int(since) else f"{since} {more}"
 
     def infos(self, traces: Sequence[str]) -> Iterator[Json]:
         """Yield these traces with their assessments; those that do not exist are left out."""
