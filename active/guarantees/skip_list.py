@@ -81,8 +81,8 @@ class SkipList:
         return (
             f"{self.items:,} of {counted(self.predicted, 'item')} ({share}). At most {self.bound:,} of the models' "
             f"labels on them are wrong {sure}. At least {right} are right if annotators label the other items "
-            f"correctly. This holds if the {gold} were drawn at random from all items and no model has learned from "
-            "them."
+            f"correctly. This holds if the {gold} were drawn at random from all items, if their number was decided "
+            "before you looked, and if no model has learned from them."
         )
 
 
