@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -133,7 +133,7 @@ def run(name: str, seed: int, batch: int, diverse: float, most: int) -> tuple[Fl
         if model is not None:
             beside = judged(model, task.x, [str(row) for row in range(len(task.x))], classes)
             evidence = Evidence(evidence.annotations, {"classifier": beside}, features=task.x)
-            consensus = DefaultCombiner().fit(evidence)
+            consensus = DefaultCombiner().fit(replace(evidence, features=None))
             held_out = judged(model, task.x_test, [f"test {row}" for row in range(len(task.x_test))], classes)
         if answers.spent:
             labels_right.append(score.accuracy(consensus.probabilities, task.truth))
