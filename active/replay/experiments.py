@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from threading import Thread
 from typing import Any, Protocol
 
 import numpy as np
@@ -173,12 +176,14 @@ def run_trials(
     calls = {(name, rank): (source, replays[name], child) for rank, child in enumerate(children) for name in replays}
     tracks: dict[Job, Track] = {}
     with ExitStack() as stack:
-        if executor is None and workers > 1:  # not forked: threads of the parent (numba, BLAS) do not survive a fork
-            executor = stack.enter_context(ProcessPoolExecutor(workers, get_context("spawn"), _single_threaded))
-        if executor is None:
+        if executor is None and workers <= 1:
             finished = ((job, one_trial(*call)) for job, call in calls.items())
         else:
-            finished = stack.enter_context(closing(_finished(executor, calls)))
+            pool = executor or stack.enter_context(_processes(workers))
+            futures = {pool.submit(_single_threaded_trial, *call): job for job, call in calls.items()}
+            if executor is not None:
+                stack.callback(_cancel, futures)
+            finished = ((futures[future], future.result()) for future in as_completed(futures))
         for job, track in finished:
             tracks[job] = track
             if on_done:
@@ -260,25 +265,43 @@ def seeded(policy: Any, seed: int) -> Any:
     return replace(policy, seed=seed) if has_seed and not isinstance(policy, type) else policy
 
 
-def _single_threaded() -> None:
-    """Limit a process to one thread, because processes share the machine's cores."""
+@contextmanager
+def _processes(workers: int) -> Iterator[Executor]:
+    """Yield worker processes that end when this process ends, and at once if it is interrupted.
+
+    They are not forked, because threads of the parent (numba, BLAS) do not survive a fork.
+    """
+    context = get_context("spawn")
+    parent_lives, held = context.Pipe(duplex=False)
+    with ProcessPoolExecutor(workers, context, _begin_worker, (parent_lives,)) as pool:
+        try:
+            yield pool
+        except BaseException:
+            held.close()
+            raise
+
+
+def _begin_worker(parent_lives: Connection) -> None:
+    """Ignore Ctrl-C, which a terminal sends to all processes, and end with the parent instead."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with, args=(parent_lives,), daemon=True).start()
+
+
+def _end_with(parent_lives: Connection) -> None:
+    with suppress(EOFError):
+        parent_lives.recv()
+    os._exit(1)
+
+
+def _single_threaded_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
+    """Run a replay in one thread, because processes share the machine's cores."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     import numba
 
     numba.set_num_threads(1)
-
-
-def _single_threaded_trial(source: Source, replay: Replay, seed: np.random.SeedSequence) -> Track:
-    _single_threaded()
     return one_trial(source, replay, seed)
 
 
-def _finished(executor: Executor, calls: Mapping[Job, Call]) -> Generator[tuple[Job, Track], None, None]:
-    """Yield the track of each job as it ends; cancel the others if the caller stops."""
-    futures = {executor.submit(_single_threaded_trial, *call): job for job, call in calls.items()}
-    try:
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        for future in futures:
-            future.cancel()
+def _cancel(futures: Iterable[Future[Track]]) -> None:
+    for future in futures:
+        future.cancel()
