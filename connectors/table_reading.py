@@ -22,7 +22,6 @@ from hitl.annotations import Name
 from hitl.connectors.table_columns import as_json, codes_of_names, in_codes, number_of, require_storable
 from hitl.connectors.table_files import MODELS, TableFiles, stem
 from hitl.errors import BadTable
-from hitl.evidence import ROW_TOLERANCE
 from hitl.formatting import listed
 from hitl.kinds.span_tables import span_rows
 from hitl.parts import Place as SpanEnd
@@ -31,7 +30,7 @@ from hitl.platform import PredictionRow, Question
 from hitl.tables.align import Match
 from hitl.tables.columns import Place, require_columns, unread_boxes
 from hitl.tables.encode import latest_answers, natural_order
-from hitl.tables.matrices import read_probabilities
+from hitl.tables.matrices import read_probabilities, sum_to_one
 from hitl.tables.names import (
     OTHER,
     NameReader,
@@ -222,7 +221,7 @@ class Reading:
                 if key and stated and all(value is None or str(value).lower() == "nan" for value in stated.values()):
                     continue
                 shares = {name: number_of(value) for name, value in stated.items()}
-                if key and shares and abs(sum(shares.values()) - 1) <= ROW_TOLERANCE and min(shares.values()) >= 0:
+                if key and shares and min(shares.values()) >= 0 and sum_to_one(np.array([[*shares.values()]])).all():
                     rows.append(PredictionRow(key, QUESTION, model, shares))
                 else:
                     problems.append(f"model {model}, {place_of(number)}: no distribution over the classes; left out")

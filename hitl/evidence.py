@@ -27,7 +27,6 @@ from hitl.tables.columns import Table, as_typed_names, has_columns, require_colu
 from hitl.tables.encode import Name
 from hitl.tables.in_memory import Predictions, Truth, predictions_tables, truth_table
 from hitl.tables.matrices import ITEM, require_distributions
-from hitl.tables.matrices import ROW_TOLERANCE as ROW_TOLERANCE
 from hitl.tables.names import require_no_list, warn_of_similar, with_classes
 from hitl.tables.read import name_of, place_in
 

@@ -10,21 +10,23 @@ a score is left out.
 from __future__ import annotations
 
 import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+
 from hitl.errors import BadSettings
 from hitl.formatting import short
 from hitl.platform import NO, YES, Question
+from hitl.tables.matrices import sum_to_one
 
 Answers = Mapping[str, str | None]
 """Question -> label, or None if it was left open."""
 SEPARATOR = " / "
 ROUNDING = 1e-3
-"""Relative error that is allowed in probabilities."""
+"""Error that is allowed in a score."""
 SUGGESTED = "prediction"
 """Prefix of the origin of results that Label Studio's editor made from a prediction ("prediction-changed")."""
 
@@ -279,10 +281,11 @@ class Choices(Control):
         if self.kind == "multiple":
             names = self._by_class()
             return {names[label]: {NO: 1 - p, YES: p} for label, p in distribution.items()}
-        total = sum(distribution.values())
-        if not math.isclose(total, 1, abs_tol=ROUNDING):
+        shares = [distribution.get(label, 0.0) for label in self.classes]
+        total = sum(shares)
+        if not sum_to_one(np.array([shares])).all():
             raise NotUnderstood(f"distribution sums to {total:.4g}, not to 1")
-        return {self.name: {label: distribution.get(label, 0.0) / total for label in self.classes}}
+        return {self.name: {label: share / total for label, share in zip(self.classes, shares, strict=True)}}
 
 
 def _distribution_of(item: Mapping[str, Any]) -> dict[str, float] | None:

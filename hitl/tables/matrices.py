@@ -47,8 +47,9 @@ from hitl.tables.write import write_table
 ITEM = "item"
 Array = npt.NDArray[np.float64]
 
-ROW_TOLERANCE = 1e-3
-"""Maximum deviation from 1 of the sum of a row of probabilities; within it the row is renormalized."""
+ROW_TOLERANCE, MOST_ROUNDED = 1e-3, 0.05
+"""Maximum deviation from 1 of the sum of a row of probabilities, and of one whose numbers are rounded (`sum_to_one`).
+Within it the row is renormalized."""
 
 FEATURES = "features"
 """Name of the column of lists in the files that are written."""
@@ -195,7 +196,7 @@ def read_probabilities(
 def distributions(values: Array, logits: bool, where: str, items: Sequence[object]) -> Array:
     """Convert (N, J) probabilities or logits to rows that sum to 1, or are all NaN.
 
-    Probabilities whose sum is within ROW_TOLERANCE of 1 are renormalized. Raise BadTable, naming the row and its item,
+    Probabilities that sum to nearly 1 (`sum_to_one`) are renormalized. Raise BadTable, naming the row and its item,
     for any other row.
     """
     readable = np.isfinite(values).all(axis=1) | np.isnan(values).all(axis=1)
@@ -213,12 +214,24 @@ def require_distributions(values: Array, place_of: Place, error: type[BadInput] 
     checks = (
         (~np.isfinite(values).all(axis=1), "is not finite; expected numbers, or a row of NaN for no prediction"),
         ((values < 0).any(axis=1), f"has a negative probability; expected values in [0, 1]{advice}"),
-        (np.abs(values.sum(axis=1) - 1) > ROW_TOLERANCE, f"sums to {{total:.6g}}; expected 1{advice}"),
+        (~sum_to_one(values), f"sums to {{total:.6g}}; expected 1{advice}"),
     )
     for wrong, message in checks:
         bad = np.flatnonzero(wrong & predicts)
         if bad.size:
             raise error(f"{place_of(int(bad[0]))} {message.format(total=values[bad[0]].sum())}")
+
+
+def sum_to_one(values: Array) -> npt.NDArray[np.bool_]:
+    """Return (N,) True for rows (N, J) whose sum is 1, up to ROW_TOLERANCE or the rounding to two or three decimals."""
+    off_n = np.abs(values.sum(axis=1) - 1)
+    near_n = off_n <= ROW_TOLERANCE
+    rest = np.flatnonzero(~near_n)
+    for decimals in (2, 3):
+        rounded = np.isclose(values[rest], values[rest].round(decimals), rtol=0, atol=1e-6).all(axis=1)
+        most = min(values.shape[1] * 0.5 * 10.0**-decimals, MOST_ROUNDED) + 1e-6
+        near_n[rest] |= rounded & (off_n[rest] <= most)
+    return np.asarray(near_n)
 
 
 def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = ITEM) -> pa.Table:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hitl.annotations import Floats
 from hitl.errors import BadEvidence
-from hitl.tables.matrices import ROW_TOLERANCE
+from hitl.tables.matrices import sum_to_one
 
 FLOOR = 1e-12
 """Smallest probability, so that no model can rule out a class forever."""
@@ -79,7 +79,7 @@ def checked(probabilities: npt.ArrayLike, n_classes: int | None = None) -> Float
         columns = "J > 1" if n_classes is None else str(n_classes)
         raise BadEvidence(f"probabilities: expected shape (N, {columns}), got {p_nj.shape}")
     total_n = p_nj.sum(axis=1)
-    wrong_n = ~((p_nj >= 0).all(axis=1) & (np.abs(total_n - 1) <= ROW_TOLERANCE)) & ~np.isnan(p_nj).all(axis=1)
+    wrong_n = ~((p_nj >= 0).all(axis=1) & sum_to_one(p_nj)) & ~np.isnan(p_nj).all(axis=1)
     if wrong_n.any():
         row = int(np.flatnonzero(wrong_n)[0])
         raise BadEvidence(f"probabilities: row {row} is {p_nj[row]}; expected a distribution, or NaN for no prediction")

@@ -260,3 +260,14 @@ def test_numbers_beside_text_are_the_same_names() -> None:
     assert evidence.probabilities["m"].tolist() == [[0.2, 0.8], [0.9, 0.1]]
     assert evidence.truth is not None
     assert evidence.truth.tolist() == [1, -1]
+
+
+def test_rows_rounded_to_two_or_three_decimals_are_made_to_sum_to_one(annotations: Annotations) -> None:
+    items, thirds = annotations.items, np.full((3, 3), 1 / 3)
+    three = Annotations.from_table(annotations.table(), items=items, classes=[*annotations.classes, "third"])
+    for decimals in (2, 3):
+        rounded = Evidence(three, {"m": thirds.round(decimals)})
+        np.testing.assert_allclose(rounded.probabilities["m"], thirds, atol=1e-15)
+    for wrong in ([0.33, 0.33, 0.32], [0.333, 0.333, 0.331], [0.3, 0.3, 0.3], [0.3301, 0.33, 0.33]):
+        with pytest.raises(BadEvidence, match="expected 1"):
+            Evidence(three, {"m": np.array([wrong] * 3)})
