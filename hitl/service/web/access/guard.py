@@ -1,6 +1,6 @@
 """Check what a route requires of its caller: `caller: Caller = Depends(requires(Role.VIEWER))`.
 
-    no caller                           401; a browser that asks for a page is sent to the login and back
+    no caller                           401; a browser is sent to the login, and back to its page
     no role in the project of the path  404, with the same message as for a project that does not exist
     too low a role                      403
     an unsafe request with another body
@@ -209,9 +209,9 @@ def _nobody(request: Request) -> HTTPException:
     if request.headers.get("hx-request") == "true":
         page = _path_of(request.headers.get("hx-current-url", "/"))
         return HTTPException(401, "log in first", {"HX-Redirect": _login(page)})
-    asks_for_a_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
-    if asks_for_a_page and "authorization" not in request.headers:
-        return HTTPException(303, "log in first", {"Location": _login(_path_of(str(request.url)))})
+    if "text/html" in request.headers.get("accept", "") and "authorization" not in request.headers:
+        page = str(request.url) if request.method in SAFE else request.headers.get("referer", "/")  # of the form
+        return HTTPException(303, "log in first", {"Location": _login(_path_of(page))})
     return HTTPException(
         401, "log in first, or send a token: Authorization: Bearer ...", {"WWW-Authenticate": "Bearer"}
     )

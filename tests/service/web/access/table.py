@@ -63,7 +63,7 @@ class _Asking:
         if route.role is None:
             return OPEN
         if self.roles is None:
-            return 303 if self.browser and method == "GET" else 401
+            return 303 if self.browser else 401
         where = project if route.of_project else None
         has = Caller("", self.roles, "token").role_in(where)
         if where is None and not route.everywhere:

@@ -34,7 +34,7 @@ def test_a_program_without_a_token_is_told_so(app: FastAPI) -> None:
     for path in ("/", "/projects/rte"):
         answer = Browser(app).get(path, Accept="application/json")
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
-    assert Browser(app).post(PLAN).status_code == 401
+    assert Browser(app).post(PLAN, Accept="application/json").status_code == 401
 
 
 def test_a_browser_goes_to_the_login_and_comes_back(app: FastAPI, here: Accounts) -> None:
@@ -50,6 +50,8 @@ def test_a_browser_goes_to_the_login_and_comes_back(app: FastAPI, here: Accounts
     back = browser.log_in("ann", next="/projects/rte?sort=a%26b&page=2")
     assert back.headers["location"] == "/projects/rte?sort=a%26b&page=2"
     assert browser.get("/login").headers["location"] == "/", "who is logged in needs no form"
+    sent = Browser(app).post(PLAN, Referer="http://localhost:8000/projects/rte/plan")
+    assert (sent.status_code, sent.headers["location"]) == (303, "/login?next=%2Fprojects%2Frte%2Fplan")
 
 
 def test_a_part_of_a_page_has_the_whole_page_go_to_the_login(app: FastAPI) -> None:
