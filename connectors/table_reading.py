@@ -30,7 +30,7 @@ from hitl.platform import PredictionRow, Question
 from hitl.tables.align import Match
 from hitl.tables.columns import Place, require_columns, unread_boxes
 from hitl.tables.encode import latest_answers, natural_order
-from hitl.tables.matrices import read_probabilities, sum_to_one
+from hitl.tables.matrices import read_probabilities, row_sums_to_one
 from hitl.tables.names import (
     OTHER,
     NameReader,
@@ -221,7 +221,7 @@ class Reading:
                 if key and stated and all(value is None or str(value).lower() == "nan" for value in stated.values()):
                     continue
                 shares = {name: number_of(value) for name, value in stated.items()}
-                if key and shares and min(shares.values()) >= 0 and sum_to_one(np.array([[*shares.values()]])).all():
+                if key and shares and min(shares.values()) >= 0 and row_sums_to_one([*shares.values()]):
                     rows.append(PredictionRow(key, QUESTION, model, shares))
                 else:
                     problems.append(f"model {model}, {place_of(number)}: no distribution over the classes; left out")

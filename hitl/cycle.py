@@ -152,7 +152,7 @@ class _Steps:
         return warned
 
     def doubtful(self, inputs: Mapping[str, Any]) -> Iterator[str]:
-        """Yield warnings of settings that take turns, as those of two hitl.toml over one store do, and of equal ids."""
+        """Warn of settings that alternate between runs, as with two hitl.toml over one store, and of duplicate ids."""
         before = [(cycle.basis or {}).get("settings") for cycle in self.store.cycles(self.settings.name, 3)]
         if inputs["settings"] in before[:-1] and before[-1] not in (None, inputs["settings"]):
             yield (

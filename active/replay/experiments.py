@@ -272,24 +272,25 @@ def _processes(workers: int) -> Iterator[Executor]:
     They are not forked, because threads of the parent (numba, BLAS) do not survive a fork.
     """
     context = get_context("spawn")
-    parent_lives, held = context.Pipe(duplex=False)
-    with ProcessPoolExecutor(workers, context, _begin_worker, (parent_lives,)) as pool:
+    workers_end, own_end = context.Pipe(duplex=False)
+    with ProcessPoolExecutor(workers, context, _begin_worker, (workers_end,)) as pool:
         try:
             yield pool
         except BaseException:
-            held.close()
+            own_end.close()
             raise
 
 
-def _begin_worker(parent_lives: Connection) -> None:
+def _begin_worker(workers_end: Connection) -> None:
     """Ignore Ctrl-C, which a terminal sends to all processes, and end with the parent instead."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with, args=(parent_lives,), daemon=True).start()
+    Thread(target=_end_with_parent, args=(workers_end,), daemon=True).start()
 
 
-def _end_with(parent_lives: Connection) -> None:
+def _end_with_parent(workers_end: Connection) -> None:
+    """Exit once the parent has closed its end of the pipe, which it also does by ending. Nothing is ever sent."""
     with suppress(EOFError):
-        parent_lives.recv()
+        workers_end.recv()
     os._exit(1)
 
 

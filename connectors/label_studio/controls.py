@@ -15,12 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-
 from hitl.errors import BadSettings
 from hitl.formatting import short
 from hitl.platform import NO, YES, Question
-from hitl.tables.matrices import sum_to_one
+from hitl.tables.matrices import row_sums_to_one
 
 Answers = Mapping[str, str | None]
 """Question -> label, or None if it was left open."""
@@ -283,7 +281,7 @@ class Choices(Control):
             return {names[label]: {NO: 1 - p, YES: p} for label, p in distribution.items()}
         shares = [distribution.get(label, 0.0) for label in self.classes]
         total = sum(shares)
-        if not sum_to_one(np.array([shares])).all():
+        if not row_sums_to_one(shares):
             raise NotUnderstood(f"distribution sums to {total:.4g}, not to 1")
         return {self.name: {label: share / total for label, share in zip(self.classes, shares, strict=True)}}
 

@@ -15,8 +15,7 @@ A part that no annotator marked leaves no cluster. It still counts, as an expect
 t_kj is s_j, the mean of all annotators. For spans its odds are multiplied by the odds that k marks spans of the other
 classes, relative to what is usual there. T = `STRENGTH`. Each class has misses of its own: otherwise a class that is
 missed more often than others is taken for inventions. In rho_j, each class has a span more; then the classes are scaled
-to the sum without it. The rows of pi_k are shrunk in the same way, to the crowd's rows with confusions f_k times as
-frequent,
+to the sum without it. The rows of pi_k are shrunk in the same way, to the crowd's rows with f_k times the confusions,
 
     f_k    = (confusions of k + T e) / (confusions expected by the crowd's rows + T e)      e: their share in the crowd
 

@@ -227,11 +227,16 @@ def sum_to_one(values: Array) -> npt.NDArray[np.bool_]:
     off_n = np.abs(values.sum(axis=1) - 1)
     near_n = off_n <= ROW_TOLERANCE
     rest = np.flatnonzero(~near_n)
-    for decimals in (2, 3):
+    for decimals in (2, 3) if rest.size else ():
         rounded = np.isclose(values[rest], values[rest].round(decimals), rtol=0, atol=1e-6).all(axis=1)
         most = min(values.shape[1] * 0.5 * 10.0**-decimals, MOST_ROUNDED) + 1e-6
         near_n[rest] |= rounded & (off_n[rest] <= most)
     return np.asarray(near_n)
+
+
+def row_sums_to_one(shares: Sequence[float]) -> bool:
+    """Return True if the probabilities of one item sum to 1, by the rule of `sum_to_one`."""
+    return abs(sum(shares) - 1) <= ROW_TOLERANCE or bool(sum_to_one(np.array([shares])).all())
 
 
 def as_table(items: Sequence[object], classes: Sequence[object], values: Array, item: str = ITEM) -> pa.Table:
